@@ -18,6 +18,7 @@ from antecede.papers.reproduce import PAPERS
 from antecede.papers.scoreboard import ScoreRow, claim, number
 from antecede.papers.scoreboard_page import PaperResult, Reproduction
 from antecede.papers.verdict_marks import kinds
+from antecede.report.svg import text as escape
 
 ROWS = [
     number("000", "bytes at 900 peers", 100.0, [99.0, 100.0, 101.0]),
@@ -50,7 +51,7 @@ def test_the_first_sentence_says_what_was_found() -> None:
     rows = [row for row in ROWS if not row.own]
     assert in_short(rows, 1) == (
         "7 printed numbers and claims: 3 confirmed, 2 not confirmed, 1 undecided, 1 not run at these sizes. "
-        "1 rule fails as printed."
+        "Counted apart: 1 rule fails as printed."
     )
     assert in_short(rows[:2], 0) == "2 printed numbers and claims: 2 confirmed, 0 not confirmed."
 
@@ -58,8 +59,8 @@ def test_the_first_sentence_says_what_was_found() -> None:
 def test_each_row_is_where_its_verdict_belongs_with_the_command_that_repeats_it() -> None:
     page = html()
     there = {
-        "confirmed": ["bytes at … peers (2)", "a before b"],
-        "not-confirmed": ["slope &lt;b&gt;", "counted otherwise", "n + 1 once. two at once"],
+        "confirmed": ["bytes at 900, 500 peers", "100, 50", "a before b", "3 &lt; 4"],
+        "not-confirmed": ["slope &lt;b&gt;", "counted otherwise", "two at once. Measured: n + 1 once"],
         "undecided": ["queue", "too noisy"],
         "not-run": ["storage at 400 peers"],
     }
@@ -80,7 +81,7 @@ def test_contents_squares_and_papers_lead_somewhere() -> None:
 
 
 def test_rules_that_fail_as_printed_are_drawn_with_the_command_that_finds_them() -> None:
-    page = section(html(paper_003.STUDY), "not-confirmed")
+    page = section(html(paper_003.STUDY), "rules")
     runs = runs_of("003", "printed")
     assert len(runs) == page.count('<img class="drawn"') == 8
     for run in runs:
@@ -96,6 +97,8 @@ def test_the_index_leads_to_every_paper() -> None:
     assert "antecede reproduce 000 003 --full" in page
     assert set(re.findall(r'href="([^"#]+)"', page)) == {"paper-000.html", "paper-003.html"}
     assert "3 of 7" in page
+    assert "Evropeytsev" in page
+    assert "6 of 14" in page
 
 
 def test_every_paper_has_its_authors() -> None:
@@ -107,19 +110,88 @@ def test_rows_that_differ_in_numbers_are_one_kind() -> None:
         return number("000", quantity, 1.0, [1.0, 1.0])
 
     found = kinds([row("a, 0–50 ms, 2 bytes"), row("b"), row("a, 50–1,250 ms, 2 bytes")])
-    assert [(kind.title, len(kind.rows)) for kind in found] == [("a, … ms, 2 bytes", 2), ("b", 1)]
+    assert [(kind.title, len(kind.rows)) for kind in found] == [
+        ("a, 0–50; 50–1,250 ms, 2 bytes", 2),
+        ("b", 1),
+    ]
 
 
-def test_printed_points_are_judged_as_rows_are() -> None:
+def test_one_kind_has_one_verdict_one_reason_and_cases_in_the_order_of_values() -> None:
+    def row(quantity: str, measured: float, why: str = "because") -> ScoreRow:
+        found = number("000", quantity, 1.0, [measured, measured], why)
+        return msgspec.structs.replace(found, tried=f"tried at {measured:g}")
+
+    rows = [row("a, 5 ms", 2.0), row("a, 7 ms", 1.2), row("a, 9 ms", 3.0), row("a, 4 ms", 4.0, "otherwise")]
+    found = kinds(rows)
+    assert [kind.title for kind in found] == ["a, 5, 9 ms", "a, 7 ms", "a, 4 ms"]
+    assert [kind.measured for kind in found] == ["2, 3", "1.2", "4"]
+    assert [kind.note for kind in found] == ["because", "because. tried at 1.2", "otherwise. tried at 4"]
+    both = kinds([claim("000", f"less at {n} peers", True, f"{n} < 9", 2) for n in (1, 2)])
+    assert [(kind.measured, kind.note) for kind in both] == [("holds", "1: 1 < 9; 2: 2 < 9")]
+
+
+def test_the_tiles_add_up_to_all_rows_and_rules_are_counted_apart() -> None:
+    page = html(paper_003.STUDY)
+    tiles = re.findall(r'href="#([a-z-]+)"><b>(\d+)</b>', page)
+    counts = {where: int(count) for where, count in tiles}
+    assert counts.pop("rules") == 8
+    assert sum(counts.values()) == len([row for row in ROWS if not row.own])
+    titles = {"confirmed": "Confirmed", "not-confirmed": "Not confirmed", "undecided": "Undecided"}
+    for anchor, title in titles.items():
+        assert f"<h2>{title}: {counts[anchor]}</h2>" in section(page, anchor)
+
+
+def test_a_long_reason_is_there_in_full() -> None:
+    long = " ".join(f"word{place}" for place in range(90))
+    rows = [number("000", "a", 1.0, [2.0, 2.0], long)]
+    found = msgspec.structs.replace(rows[0], paper="000")
+    base = result()
+    page = author_page(
+        PaperResult(base.paper, base.choice, base.runs, base.open_runs, [found]), [], "", "i", "full"
+    )
+    for anchor in ("not-confirmed", "rows"):
+        assert " ".join(re.sub("<[^>]+>", " ", section(page, anchor)).split()).count(long) == 1
+
+
+def test_results_of_our_own_have_nothing_published() -> None:
+    beyond = section(html(), "beyond")
+    assert "<th>ours</th>" in beyond
+    assert "published" not in beyond
+    assert "ratio" not in beyond
+
+
+def test_the_choice_is_written_in_words_and_says_which_rows_had_no_part_in_it() -> None:
+    base = result()
+    joints = [(base.paper.plainest, Agreement(3, 2, 5)), (base.paper.plainest, Agreement(1, 0, 5))]
+    choice = ChosenReading(base.paper.plainest, joints, Seeds((101,), (1, 2)))
+    found = PaperResult(base.paper, choice, base.runs, base.open_runs, base.rows)
+    text = section(author_page(found, [], "", "i", "full"), "readings")
+    assert "the best of 2 on seed 101, where 3 of 5 rows" in text
+    assert "The other 2 of the 7 rows" in text
+    first = next(each for each in base.paper.readings if len(each.alternatives) > 1)
+    assert text.count(escape(first.alternatives[0].reading)) >= 2
+
+
+def test_printed_points_have_the_verdicts_of_their_rows() -> None:
     line = [(100.0, mean([10.0, 10.1, 9.9])), (200.0, mean([20.0, 20.1, 19.9])), (300.0, 30.0)]
-    printed = [(100.0, 10.0), (200.0, 40.0), (300.0, 30.0), (400.0, 40.0)]
+    printed = [(100.0, 10.0), (200.0, 40.0), (300.0, 33.0), (400.0, 40.0)]
     drawn = Figure("4a", "Bytes", "peers", "bytes", {"a": line}, {"a": printed}, "A note.")
-    shown = panels([drawn])
-    verdicts = re.findall(r'<span class="verdict (\w+)">', shown)
-    assert verdicts == ["matches", "differs", "undecided", "pending"]
+    rows = [
+        number("000", "at 100", 10.0, [10.0, 10.1, 9.9]),
+        number("000", "at 200, in thousands", 0.04, [0.02, 0.0201, 0.0199]),
+    ]
+    shown = panels([drawn], rows)
+    verdicts = re.findall(r'<span class="verdict (\w+)">([^<]+)', shown)
+    assert verdicts == [
+        ("matches", "matches"),
+        ("differs", "differs"),
+        ("pending", "not judged by this reading"),
+        ("pending", "not run"),
+    ]
     assert shown.count('class="error"') == 1
     many = msgspec.structs.replace(drawn, published={"a": [*printed, (500.0, 1.0)]})
-    assert "2 pending" in panels([many])
+    assert "2 pending" in panels([many], rows)
+    assert "1 not judged by this reading" in panels([many], rows)
 
 
 def test_lines_that_are_far_apart_are_drawn_on_logarithmic_axes() -> None:

@@ -74,10 +74,13 @@ def test_a_row_that_does_not_agree_says_what_all_readings_gave() -> None:
     says = claim("p", "says", False, "", 1)
     choice = choose([(one, [*_rows(120, 50), says]), (other, [*_rows(130, 50), says])], SEEDS)
     differs = number("p", "row 0", 100.0, [130.0, 130.0], "because")
-    assert choice.explain(differs).why == "because. Of 2 joint readings 1 is within 25 % (120 to 130)."
+    found = choice.explain(differs)
+    assert found.why == "because"
+    on = "On seeds 101 and 102 it"
+    assert found.tried == f"{on} is within 25 % in 1 of 2 joint readings (120 to 130)."
     alike = number("p", "row 1", 100.0, [1.0, 500.0])
-    assert choice.explain(alike).why == "Of 2 joint readings 0 are within 25 % (50 in all)."
-    assert choice.explain(says).why == "Of 2 joint readings it holds in 0."
+    assert choice.explain(alike).tried == f"{on} is within 25 % in 0 of 2 joint readings (50 in all)."
+    assert choice.explain(says).tried == f"{on} holds in 0 of 2 joint readings."
     for row in (number("p", "row 0", 100.0, [100.0, 100.0]), number("p", "row 0", 100.0, [])):
         assert choice.explain(row) == row
 

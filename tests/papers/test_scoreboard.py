@@ -255,8 +255,8 @@ def test_the_scoreboard_as_markdown() -> None:
     assert cells(rows[0]) == ["a | b", "1,234", "1,300 ± 100", "5", "1.05", "matches", ""]
     assert cells(rows[1])[:3] == ["c", "0.0612", "–"]
     assert tally(rows) == (
-        "3 numbers and claims of the papers: 1 matches, 0 close, 1 holds, 0 differs, 0 fails, 0 undecided, "
-        "1 pending (67 % match, are close or hold). Results of our own: 1 of 1 hold."
+        "3 numbers and claims of the papers: 1 match, 1 holds, 1 pending (67 % match, are close or hold). "
+        "Results of our own: 1 of 1 hold."
     )
     choice = ChosenReading({}, [], Seeds((), (1, 2)))
     choices = {"000": choice, "004": choice}

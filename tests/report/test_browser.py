@@ -107,7 +107,7 @@ def test_a_papers_page_has_its_essentials_first_and_every_column_of_the_scoreboa
     assert browser.execute_script("return document.querySelectorAll('svg.chart').length;") >= 14
     top = "return document.querySelector('#figures').getBoundingClientRect().top;"
     assert browser.execute_script(top) < 3 * 900
-    drawn = "return document.querySelector('#not-confirmed img.drawn').naturalWidth;"
+    drawn = "return document.querySelector('#rules img.drawn').naturalWidth;"
     assert browser.execute_script(drawn) > 300
     inside = """
       return [...document.querySelectorAll('.scroll')].every(box => box.scrollWidth <= box.clientWidth);

@@ -7,17 +7,27 @@ every row and every reading.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import shorten
 
 from antecede import __version__
 from antecede.papers.errata import SmallestRun, runs_of
 from antecede.papers.figure_panels import panels
 from antecede.papers.paper import Paper, Scale
-from antecede.papers.readings import ChosenReading
+from antecede.papers.readings import ChosenReading, seeds_in_words
 from antecede.papers.scoreboard import ScoreRow
-from antecede.papers.scoreboard_page import HEADER, RANKING, RULES, PaperResult, cells, how_chosen, ranking
+from antecede.papers.scoreboard_page import HEADER, RANKING, RULES, PaperResult, cells, ranking
 from antecede.papers.verdict_marks import RowKind, agreed, anchor, kinds, mark, marks, squares
-from antecede.report.page import Markup, Section, code, contents, details, escape_lines, link, page, table
+from antecede.report.page import (
+    Markup,
+    Section,
+    code,
+    contents,
+    details,
+    escape_lines,
+    folded,
+    link,
+    page,
+    table,
+)
 from antecede.report.svg import tag
 from antecede.report.svg import text as escape
 
@@ -34,7 +44,7 @@ CITATIONS = {
 _SHOWN_KINDS = 6
 """Kinds of rows in the essentials; the others open on a click."""
 _SHORT = 220
-"""Characters of a reason in the essentials; the table of all rows has the whole."""
+"""Characters of a reason that are shown at once; the rest opens on a click."""
 
 
 def file_name(paper: str) -> str:
@@ -50,14 +60,15 @@ def author_page(result: PaperResult, others: Sequence[str], audited: str, index:
     command = repeat_command(paper.name, scale)
     sections = [
         _confirmed(rows, command),
-        *_not_confirmed(rows, printed, command),
+        _not_confirmed(rows, command),
+        *_rules(printed),
         *_undecided(rows, command),
         *_not_run(rows, paper.name),
         *_figures(result),
         *_other_errata(paper.name),
         *_own(result),
         _all_rows(rows),
-        _how_it_was_read(paper, result.choice),
+        _how_it_was_read(paper, result.choice, len(rows)),
         Section("How verdicts are made", RULES.replace("*", ""), "", "verdicts"),
     ]
     opening = _tiles(rows, printed) + squares(rows) + contents(sections)
@@ -79,7 +90,7 @@ def in_short(rows: Sequence[ScoreRow], errors: int) -> str:
     text += f", {undecided} undecided" if undecided else ""
     text += f", {waiting} not run at these sizes" if waiting else ""
     if errors:
-        text += f". {errors} {'rule fails' if errors == 1 else 'rules fail'} as printed"
+        text += f". Counted apart: {errors} {'rule fails' if errors == 1 else 'rules fail'} as printed"
     return f"{text}."
 
 
@@ -102,16 +113,17 @@ def _trail(name: str, others: Sequence[str], index: str) -> str:
 
 def _tiles(rows: Sequence[ScoreRow], printed: Sequence[SmallestRun]) -> str:
     confirmed, refuted, undecided, waiting = _counts(rows)
-    tiles = [(confirmed, "confirmed", "holds", "confirmed")]
-    if refuted or not printed:
-        tiles.append((refuted, "not confirmed", "differs" if refuted else "holds", "not-confirmed"))
-    if printed:
-        words = "rule fails as printed" if len(printed) == 1 else "rules fail as printed"
-        tiles.append((len(printed), words, "fails", "not-confirmed"))
+    tiles = [
+        (confirmed, "confirmed", "holds", "confirmed"),
+        (refuted, "not confirmed", "differs" if refuted else "holds", "not-confirmed"),
+    ]
     if undecided:
         tiles.append((undecided, "undecided", "undecided", "undecided"))
     if waiting:
         tiles.append((waiting, "not run at these sizes", "pending", "not-run"))
+    if printed:
+        words = "rule fails as printed" if len(printed) == 1 else "rules fail as printed"
+        tiles.append((len(printed), f"{words} (counted apart)", "fails", "rules"))
     return '<div class="tiles">{}</div>'.format(
         "".join(
             f'<a class="{kind}" href="#{where}"><b>{count}</b> {escape(words)}</a>'
@@ -120,30 +132,25 @@ def _tiles(rows: Sequence[ScoreRow], printed: Sequence[SmallestRun]) -> str:
     )
 
 
-def _kinds_table(found: Sequence[RowKind], because: bool) -> str:
+def _kinds_table(found: Sequence[RowKind]) -> str:
     def lines(some: Sequence[RowKind]) -> str:
         body = [
             [
-                f"{kind.title} ({len(kind.rows)})" if len(kind.rows) > 1 else kind.title,
+                kind.title,
                 "claim" if kind.published == "holds" else kind.published,
                 kind.measured,
                 marks([row.verdict for row in kind.rows]),
             ]
             for kind in some
         ]
-        notes = [_because(kind) if because else "" for kind in some]
-        return table(["what", "published", "ours", "verdict"], body, (0,), notes, stacked=True)
+        notes = [folded(kind.note, _SHORT) for kind in some]
+        header = ["what", "published", "ours", "verdict"]
+        return table(header, body, (0,), notes, stacked=True, values=(1, 2))
 
     rest = found[_SHOWN_KINDS:]
-    more = details(f"{len(rest)} more {'kind' if len(rest) == 1 else 'kinds'} of rows", lines(rest))
+    count = sum(len(kind.rows) for kind in rest)
+    more = details(f"{count} more", lines(rest))
     return lines(found[:_SHOWN_KINDS]) + (more if rest else "")
-
-
-def _because(kind: RowKind) -> str:
-    """What was measured for a claim, and what we believe the reason to be."""
-    first = kind.rows[0]
-    evidence = first.measured if isinstance(first.measured, str) else ""
-    return shorten(". ".join(each for each in (evidence, first.why) if each), _SHORT, placeholder=" …")
 
 
 def _confirmed(rows: Sequence[ScoreRow], command: str) -> Section:
@@ -151,27 +158,31 @@ def _confirmed(rows: Sequence[ScoreRow], command: str) -> Section:
     text = "Numbers within 25 % of the printed ones, and claims that hold." if found else "Nothing so far."
     if matching := len(_with(rows, "matches")):
         text += f" Within 10 %: {matching}."
-    body = (_kinds_table(kinds(found), because=False) + code(command)) if found else ""
+    body = (_kinds_table(kinds(found)) + code(command)) if found else ""
     return Section(f"Confirmed: {len(found)}", text, body, "confirmed")
 
 
-def _not_confirmed(rows: Sequence[ScoreRow], printed: Sequence[SmallestRun], command: str) -> list[Section]:
+def _not_confirmed(rows: Sequence[ScoreRow], command: str) -> Section:
     found = _refuted(rows)
-    body = ""
-    if printed:
-        one = len(printed) == 1
-        words = "This rule fails" if one else f"These {len(printed)} rules fail"
-        smallest = "this is the smallest that fails" if one else "these are the smallest that fail"
-        body += (
-            f"<p>{words} as printed. Every schedule of a small group was explored, and {smallest}; the "
-            f"protocol measured here has the {'rule' if one else 'rules'} corrected.</p>"
-        )
-        body += "".join(smallest_run(run, opened=not place) for place, run in enumerate(printed))
-    if found:
-        body += f"<h3>Numbers and claims: {len(found)}</h3>"
-        body += _kinds_table(kinds(found), because=True) + code(command)
-    text = "" if body else "Nothing: no rule fails as printed, and no number or claim differs."
-    return [Section(f"Not confirmed: {len(found) + len(printed)}", text, body, "not-confirmed")]
+    text = "Numbers that are more than 25 % away, and claims that fail." if found else "No number or claim."
+    body = (_kinds_table(kinds(found)) + code(command)) if found else ""
+    return Section(f"Not confirmed: {len(found)}", text, body, "not-confirmed")
+
+
+def _rules(printed: Sequence[SmallestRun]) -> list[Section]:
+    """Rules are not among the numbers and claims; a claim that rests on one is counted there."""
+    if not printed:
+        return []
+    one = len(printed) == 1
+    title = "Rule that fails as printed" if one else "Rules that fail as printed"
+    text = (
+        f"Every schedule of a small group was explored, and {'this is' if one else 'these are'} the smallest "
+        f"in which {'it fails' if one else 'they fail'}. The protocol measured here has the "
+        f"{'rule' if one else 'rules'} corrected. Rules are counted apart: a claim that repeats one is among "
+        "the numbers and claims above."
+    )
+    body = "".join(smallest_run(run, opened=not place) for place, run in enumerate(printed))
+    return [Section(f"{title}: {len(printed)}", text, body, "rules")]
 
 
 def smallest_run(run: SmallestRun, opened: bool = False) -> str:
@@ -201,7 +212,7 @@ def _undecided(rows: Sequence[ScoreRow], command: str) -> list[Section]:
         "The 95 % interval of our runs reaches across the border between verdicts, or there was one run. "
         "More seeds would decide."
     )
-    body = _kinds_table(kinds(found), because=True) + code(command)
+    body = _kinds_table(kinds(found)) + code(command)
     return [Section(f"Undecided: {len(found)}", text, body, "undecided")]
 
 
@@ -219,9 +230,9 @@ def _figures(result: PaperResult) -> list[Section]:
     text = (
         "Lines are our means, with 95 % intervals as error bars where there are several runs. Rings are the "
         "paper's printed values, a broken line a value that it prints for the whole axis; the words below "
-        "say how each agrees."
+        "give the verdict of the row that has it."
     )
-    drawn = panels(result.paper.figures(result.runs, result.choice.joint))
+    drawn = panels(result.paper.figures(result.runs, result.choice.joint), result.rows)
     return [Section("Figures", text, drawn, "figures")] if drawn else []
 
 
@@ -239,7 +250,12 @@ def _other_errata(name: str) -> list[Section]:
 
 def _own(result: PaperResult) -> list[Section]:
     own = [row for row in result.rows if row.own and row.verdict != "pending"]
-    body = panels(result.paper.open_figures(result.open_runs)) + _rows_table(own)
+    shown = [cells(row) for row in own]
+    listed = [[row[0], row[2], row[3], mark(row[5])] for row in shown]
+    notes = [folded(row[6], _SHORT) for row in shown]
+    body = panels(result.paper.open_figures(result.open_runs))
+    if own:
+        body += table(["what", "ours", "runs", "verdict"], listed, (0,), notes, stacked=True)
     if not body:
         return []
     return [Section("Beyond the paper: results of our own", result.paper.open_question, body, "beyond")]
@@ -250,21 +266,53 @@ def _all_rows(rows: Sequence[ScoreRow]) -> Section:
     return Section("Every number and claim", "", _rows_table(rows, anchors), "rows")
 
 
-def _rows_table(rows: Sequence[ScoreRow], anchors: Sequence[str] = ()) -> str:
+def _rows_table(rows: Sequence[ScoreRow], anchors: Sequence[str]) -> str:
     shown = [cells(row) for row in rows]
     body = [[*row[:5], mark(row[5])] for row in shown]
-    return table(HEADER[:6], body, (0,), [row[6] for row in shown], anchors, stacked=True) if rows else ""
+    notes = [folded(row[6], _SHORT) for row in shown]
+    return table(HEADER[:6], body, (0,), notes, anchors, stacked=True) if rows else ""
 
 
-def _how_it_was_read(paper: Paper, choice: ChosenReading) -> Section:
+def _how_it_was_read(paper: Paper, choice: ChosenReading, rows: int) -> Section:
     body = []
     for reading in paper.readings:
+        is_open = len(reading.alternatives) > 1
         for each in reading.alternatives:
-            chosen = len(reading.alternatives) == 1 or choice.joint.get(reading.name) == each.name
-            body.append([reading.question, each.reading, each.why, mark("holds", "yes") if chosen else ""])
+            chosen = not is_open or choice.joint.get(reading.name) == each.name
+            name = Markup(f" <small>{escape(f'{reading.name}: {each.name}')}</small>") if is_open else ""
+            read = Markup(f"{escape(each.reading)}{name}")
+            body.append([reading.question, read, each.why, mark("holds", "yes") if chosen else ""])
     shown = table(["what", "reading", "why", "judged by"], body, words=(0, 1, 2), stacked=True)
     if choice.scored:
-        ranked = table(RANKING, ranking(choice), words=(0,))
-        shown += details(f"All {len(choice.scored)} joint readings, best first", ranked)
-    text = f"Where the paper leaves something open, these are the readings. {how_chosen(choice)}"
+        ranked = table(RANKING, ranking(choice), words=(0,), stacked=True)
+        named = "<p>Each is written with the short names that stand below the readings above.</p>"
+        shown += details(f"All {len(choice.scored)} joint readings, best first", named + ranked)
+    text = f"Where the paper leaves something open, these are the readings. {_choice(paper, choice, rows)}"
     return Section("How it was read", text, shown, "readings")
+
+
+def _choice(paper: Paper, choice: ChosenReading, rows: int) -> str:
+    """Which joint reading the paper is judged by, in the words of its readings, and how it was chosen."""
+    chosen = "; ".join(
+        f"{reading.question}: {each.reading}"
+        for reading in paper.readings
+        for each in reading.alternatives
+        if len(reading.alternatives) > 1 and choice.joint.get(reading.name) == each.name
+    )
+    judged = f"The verdicts are from runs with {seeds_in_words(choice.seeds.judging)}."
+    if not choice.scored:
+        return f"The paper is judged by the plainest of them{f' ({chosen})' if chosen else ''}. {judged}"
+    best = choice.scored[0][1]
+    left = rows - best.rows
+    others = (
+        f" The other {left} of the {rows} rows of this page were not run on these seeds and have no part in "
+        "the choice."
+        if left > 0
+        else ""
+    )
+    return (
+        "A joint reading takes one of each, for all rows at once. The paper is judged by this one: "
+        f"{chosen}. It is the best of {len(choice.scored)} on {seeds_in_words(choice.seeds.choosing)}, where "
+        f"{best.close} of {best.rows} rows are within 25 % or hold and {best.matching} of them are within "
+        f"10 % or hold.{others} {judged}"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from antecede.papers.paper import Runs, Scale
+from antecede.papers.verdict_marks import shown
 from antecede.protocols.catalog import PROTOCOLS
 from antecede.sim.scenario import Scenario, scenario
 
@@ -22,16 +23,30 @@ MEASURES = {
 """What is compared; packets and bytes are per delivery."""
 
 
+PEERS: dict[Scale, int] = {"quick": 16, "full": 48}
+SEEDS: dict[Scale, tuple[int, ...]] = {"quick": (1,), "full": (1, 2, 3)}
+SECONDS, RATE, PAYLOAD = 1.5, 8, 50
+
+
+def setup(scale: Scale) -> str:
+    """Group and load, as a sentence."""
+    runs = "one run" if len(SEEDS[scale]) == 1 else f"means of {len(SEEDS[scale])} runs"
+    return (
+        f"{PEERS[scale]} processes that each broadcast {RATE} messages of {PAYLOAD} bytes a second, at "
+        f"random times, for {SECONDS:g} s; {runs}."
+    )
+
+
 def grid(scale: Scale) -> list[Scenario]:
     return [
         scenario(
-            protocol=protocol, peers=16 if scale == "quick" else 48, seed=seed, seconds=1.5, rate=8,
-            payload=50, workload="poisson", **fields,
+            protocol=protocol, peers=PEERS[scale], seed=seed, seconds=SECONDS, rate=RATE, payload=PAYLOAD,
+            workload="poisson", **fields,
         )
         for fields in NETWORKS.values()
         for protocol in PROTOCOLS
         if _can_run(protocol, fields)
-        for seed in ((1,) if scale == "quick" else (1, 2, 3))
+        for seed in SEEDS[scale]
     ]  # fmt: skip
 
 
@@ -68,4 +83,4 @@ def _column(runs: Runs, figure: str, factor: float) -> dict[str, str]:
         if values:
             means[protocol] = fmean(values)
     least = min(means.values(), default=0.0)
-    return {name: f"{mean:.3g}{' ★' if mean <= least * 1.01 else ''}" for name, mean in means.items()}
+    return {name: f"{shown(mean)}{' ★' if mean <= least * 1.01 else ''}" for name, mean in means.items()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from antecede.papers.paper import Figure, Points
+from antecede.papers.scoreboard import ScoreRow
 from antecede.papers.verdict_marks import mark, marks, shown
-from antecede.papers.verdicts import Verdict, judge_number
-from antecede.report.charts import Measured, Series, line_chart
+from antecede.papers.verdicts import Verdict
+from antecede.report.charts import Series, line_chart
 from antecede.report.page import Markup, details, figure
 from antecede.report.svg import text as escape
 
@@ -17,11 +19,16 @@ _WIDE = 30
 """How many times as high one line may end as another on a linear scale."""
 _LEVEL = 3
 """So many printed points of the same height are a value for the whole axis."""
+_SAME = 1e-6
+"""Two ratios that differ by less are of the same values."""
 
 
-def panels(figures: Sequence[Figure]) -> str:
-    """The figures that have something to draw, if there are any; beyond a few they open on a click."""
-    drawn = [_panel(each) for each in figures if any(each.lines.values())]
+def panels(figures: Sequence[Figure], rows: Sequence[ScoreRow] = ()) -> str:
+    """The figures that have something to draw, if there are any; beyond a few they open on a click.
+
+    A printed point has the verdict of its row.
+    """
+    drawn = [_panel(each, rows) for each in figures if any(each.lines.values())]
     if not drawn:
         return ""
     first = f'<div class="panels">{"".join(drawn[:_OPEN])}</div>'
@@ -31,7 +38,7 @@ def panels(figures: Sequence[Figure]) -> str:
     return first + details(f"{len(rest)} more figures", f'<div class="panels">{"".join(rest)}</div>')
 
 
-def _panel(drawn: Figure) -> str:
+def _panel(drawn: Figure, rows: Sequence[ScoreRow]) -> str:
     series = [Series(name, points) for name, points in drawn.lines.items() if points]
     furthest = max(x for each in series for x, _ in each.points)
     levels = {name: points for name, points in drawn.published.items() if _is_level(points)}
@@ -47,7 +54,7 @@ def _panel(drawn: Figure) -> str:
     chart = line_chart(series, drawn.x_label, drawn.y_label, title, rings, powers, broken)
     scale = "Both axes are logarithmic." if powers else ""
     words = " ".join(each for each in (f"{title}.", drawn.note, scale) if each)
-    return figure(chart, Markup(f"{escape(words)} {_agreement(drawn, levels)}"))
+    return figure(chart, Markup(f"{escape(words)} {_agreement(drawn, levels, rows)}"))
 
 
 def _is_wide(series: Sequence[Series]) -> bool:
@@ -62,26 +69,41 @@ def _is_level(points: Points) -> bool:
     return len(points) >= _LEVEL and len({y for _, y in points}) == 1
 
 
-def _agreement(drawn: Figure, levels: dict[str, Points]) -> Markup:
+def _agreement(drawn: Figure, levels: dict[str, Points], rows: Sequence[ScoreRow]) -> Markup:
     """How our value at each printed point agrees with it."""
-    judged: list[tuple[str, float, float, Verdict]] = []
+    judged: list[tuple[str, float, float, Verdict | None]] = []
     for name, points in drawn.published.items():
         ours = dict(drawn.lines.get(name, []))
         for x, y in points if name not in levels else ():
-            judged.append((name, x, y, _judge(y, ours.get(x))))
+            judged.append((name, x, y, _judge(y, ours.get(x), rows)))
     if len(judged) > _FEW:
-        return Markup(f'<span class="agree">Printed points: {marks([each[3] for each in judged])}</span>')
+        known = marks([each[3] for each in judged if each[3]])
+        left = sum(each[3] is None for each in judged)
+        other = f" {mark('pending', f'{left} not judged by this reading')}" if left else ""
+        return Markup(f'<span class="agree">Printed points: {known}{other}</span>')
     words = [
-        f"{escape(name)} at {x:,g}: {shown(y)} printed "
-        + mark(verdict, "not run" if verdict == "pending" else verdict)
-        for name, x, y, verdict in judged
+        f"{escape(name)} at {x:,g}: {shown(y)} printed {_named(verdict)}" for name, x, y, verdict in judged
     ]
     return Markup(f'<span class="agree">{"; ".join(words)}</span>' if words else "")
 
 
-def _judge(published: float, ours: float | None) -> Verdict:
+def _named(verdict: Verdict | None) -> Markup:
+    if verdict is None:
+        return mark("pending", "not judged by this reading")
+    return mark(verdict, "not run" if verdict == "pending" else verdict)
+
+
+def _judge(published: float, ours: float | None, rows: Sequence[ScoreRow]) -> Verdict | None:
+    """The verdict of the point's row; None if no row has it, as it is drawn for another reading."""
     if ours is None:
         return "pending"
-    if isinstance(ours, Measured):
-        return judge_number(published, ours.low, ours.high)
-    return "undecided"
+    return next((row.verdict for row in rows if _is_of(row, published, ours)), None)
+
+
+def _is_of(row: ScoreRow, published: float, ours: float) -> bool:
+    """Whether a row compares these values, perhaps in another unit (nodes, and their share)."""
+    if not isinstance(row.published, float | int) or not isinstance(row.measured, float | int):
+        return False
+    if not published or not row.published:
+        return published == row.published and math.isclose(ours, row.measured, rel_tol=_SAME)
+    return math.isclose(ours / published, row.measured / row.published, rel_tol=_SAME)

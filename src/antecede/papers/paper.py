@@ -116,6 +116,14 @@ class Paper(msgspec.Struct, frozen=True):
         return joint_readings(self.readings)[: None if self.seeds(scale).choosing else 1]
 
 
+def _signed(value: float) -> str:
+    """
+    >>> _signed(-0.4), _signed(8.6), _signed(-31.0)
+    ('0', '+9', '-31')
+    """
+    return f"{value:+.0f}" if round(value) else "0"
+
+
 def wire_figure(counted: dict[str, tuple[Points, Points]], x_label: str = "peers") -> list[Figure]:
     """Control information as the paper counts it and as it is on our wire, for each protocol.
 
@@ -132,7 +140,7 @@ def wire_figure(counted: dict[str, tuple[Points, Points]], x_label: str = "peers
         if as_counted:
             change = 100 * (on_wire / as_counted - 1)
             differences.append(
-                f"{name} {on_wire:,.0f} for {as_counted:,.0f} bytes at {size:,.0f} ({change:+.0f} %)"
+                f"{name} {on_wire:,.0f} for {as_counted:,.0f} bytes at {size:,.0f} ({_signed(change)} %)"
             )
     note = (
         "Our wire, with identities, sequence numbers and framing, which papers do not count: "

@@ -89,17 +89,19 @@ class Tried(msgspec.Struct, frozen=True):
         agreeing = sum(_within(row, CLOSE) for row in rows)
         return cls(len(rows), agreeing, *((min(means), max(means)) if means else ()))
 
-    def in_words(self) -> str:
-        """As a sentence for a row that does not agree.
+    def in_words(self, seeds: Sequence[int]) -> str:
+        """As a sentence for a row that does not agree, with the seeds of these runs, which are not ours.
 
-        >>> Tried(12, 3, 0.25, 4.0).in_words(), Tried(12, 0).in_words()
-        ('Of 12 joint readings 3 are within 25 % (0.25 to 4).', 'Of 12 joint readings it holds in 0.')
+        >>> Tried(12, 3, 0.25, 4.0).in_words([101])
+        'On seed 101 it is within 25 % in 3 of 12 joint readings (0.25 to 4).'
+        >>> Tried(12, 0).in_words([101, 102, 103])
+        'On seeds 101 to 103 it holds in 0 of 12 joint readings.'
         """
+        among = f"in {self.agreeing} of {self.readings} joint readings"
         if self.low is None or self.high is None:
-            return f"Of {self.readings} joint readings it holds in {self.agreeing}."
+            return f"On {seeds_in_words(seeds)} it holds {among}."
         span = f"{self.low:.3g} to {self.high:.3g}" if self.low < self.high else f"{self.low:.3g} in all"
-        verb = "is" if self.agreeing == 1 else "are"
-        return f"Of {self.readings} joint readings {self.agreeing} {verb} within 25 % ({span})."
+        return f"On {seeds_in_words(seeds)} it is within 25 % {among} ({span})."
 
 
 class ChosenReading(msgspec.Struct, frozen=True):
@@ -117,8 +119,7 @@ class ChosenReading(msgspec.Struct, frozen=True):
         tried = self.tried.get(row.quantity)
         if tried is None or row.own or row.verdict in (*AGREES, "pending"):
             return row
-        why = f"{row.why}. {tried.in_words()}" if row.why else tried.in_words()
-        return msgspec.structs.replace(row, why=why)
+        return msgspec.structs.replace(row, tried=tried.in_words(self.seeds.choosing))
 
 
 def joint_readings(readings: Sequence[Reading]) -> list[Joint]:
@@ -140,6 +141,16 @@ def choose(scored: Sequence[tuple[Joint, Sequence[ScoreRow]]], seeds: Seeds) -> 
                 by_row.setdefault(row.quantity, []).append(row)
     tried = {quantity: Tried.of(rows) for quantity, rows in by_row.items()}
     return ChosenReading(ranking[0][0], ranking, seeds, tried)
+
+
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """
+    >>> seeds_in_words([101]), seeds_in_words([1, 2]), seeds_in_words([1, 2, 3])
+    ('seed 101', 'seeds 1 and 2', 'seeds 1 to 3')
+    """
+    if len(seeds) > 2:
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seed{'s' if len(seeds) > 1 else ''} {' and '.join(map(str, seeds))}"
 
 
 def in_words(joint: Joint) -> str:

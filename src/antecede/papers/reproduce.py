@@ -112,7 +112,10 @@ class _Study:
         finished = [(key, run) for key, run, _ in sweep.runs()]
         self._finished = {key: FinishedRun(run.scenario, run.metrics) for key, run in finished}
         minutes = sum(run.cpu_seconds for _, run in finished) / 60
-        self.took = f"The runs took {minutes:,.1f} minutes of CPU time, with the audits of large ones."
+        self.took = (
+            f"The runs took {minutes:,.1f} minutes of CPU time. That includes the audits of runs with more "
+            f"than {_SMALL:,} deliveries, which were audited as they ran; the others were audited later."
+        )
         return outcome
 
     def runs(self, grid: Sequence[Scenario]) -> Runs:

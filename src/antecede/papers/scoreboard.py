@@ -36,6 +36,8 @@ class ScoreRow(msgspec.Struct, frozen=True):
     """The least scale that a slope is compared on (`verdicts.FLAT`)."""
     likely: bool = False
     """An undecided claim of which the means are as claimed."""
+    tried: str = ""
+    """What all readings of the paper gave, as a sentence, if the row does not agree."""
 
 
 def number(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from antecede.papers.paper import Paper, Runs
-from antecede.papers.readings import ChosenReading, in_words
+from antecede.papers.readings import ChosenReading, in_words, seeds_in_words
 from antecede.papers.scoreboard import ScoreRow
-from antecede.papers.verdict_marks import VERDICTS, shown
-from antecede.papers.verdicts import AGREES
+from antecede.papers.verdict_marks import VERDICTS, RowKind, counted, shown
+from antecede.papers.verdicts import AGREES, Verdict
 
 RULES = (
     "*Matches*: the 95 % interval of ours lies within ±10 % of the published value, or contains it and is "
@@ -19,7 +19,10 @@ RULES = (
     "The slope of a line that changes by less than 10 % of its quantity over the sizes is compared on the "
     "scale of such a change. "
     "*Undecided*: it reaches across that border, or there is one run only; more runs would tell. Claims "
-    "*hold* or *fail*. *Pending*: not run at that size."
+    "*hold* or *fail*. *Pending*: not run at that size. "
+    "Where a paper leaves something open, a *joint reading* is one way to read all of it together, for every "
+    "row of the paper: the one that most rows agree with is chosen on some seeds, and the verdicts are from "
+    "runs with other seeds."
 )
 
 
@@ -53,7 +56,7 @@ class PaperResult:
 def tally(rows: Sequence[ScoreRow]) -> str:
     """How many of the papers' rows have which verdict, as a sentence; results of our own in another."""
     papers = [row for row in rows if not row.own]
-    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in count_verdicts(papers).items())
+    counts = ", ".join(counted(verdict, count) for verdict, count in count_verdicts(papers).items() if count)
     agreed = sum(row.verdict in AGREES for row in papers)
     share = f" ({100 * agreed / len(papers):.0f} % match, are close or hold)" if papers else ""
     own = [row for row in rows if row.own]
@@ -62,17 +65,17 @@ def tally(rows: Sequence[ScoreRow]) -> str:
     return f"{len(papers):,} numbers and claims of the papers: {counts}{share}.{ours}"
 
 
-def count_verdicts(rows: Sequence[ScoreRow]) -> dict[str, int]:
+def count_verdicts(rows: Sequence[ScoreRow]) -> dict[Verdict, int]:
     return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
 
 
 def cells(row: ScoreRow) -> list[str]:
     """The cells of a row, as text."""
-    if isinstance(row.measured, str):  # the evidence for a claim is too long for its column
-        ours = {"holds": "holds", "fails": "does not"}.get(row.verdict, "")
-        note = f"{row.measured}. {row.why}".removesuffix(". ")
+    if row.measured is None:
+        ours, note = "–", ""
     else:
-        ours, note = ("–", "") if row.measured is None else (shown(row.measured), row.why)
+        alone = RowKind([row])
+        ours, note = alone.measured, alone.note
     if row.low is not None and row.high is not None and row.high > row.low:
         ours += f" ± {shown((row.high - row.low) / 2)}"
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
@@ -113,19 +116,15 @@ def _markdown_table(rows: Sequence[ScoreRow]) -> list[str]:
 
 def how_chosen(choice: ChosenReading) -> str:
     """Which joint reading a paper is judged by, and on which seeds it was chosen, as sentences."""
-    judged = f"verdicts are from seeds {_listed(choice.seeds.judging)}"
+    judged = f"verdicts are from {seeds_in_words(choice.seeds.judging)}"
     if not choice.scored:
         return f"Judged by the plainest reading ({in_words(choice.joint) or 'there is one only'}); {judged}."
     best, total = choice.scored[0][1], len(choice.scored)
     return (
-        f"Judged by {in_words(choice.joint)}: the best of {total} joint readings on seeds "
-        f"{_listed(choice.seeds.choosing)} ({best.close} of {best.rows} rows within 25 % or holding, "
+        f"Judged by {in_words(choice.joint)}: the best of {total} joint readings on "
+        f"{seeds_in_words(choice.seeds.choosing)} ({best.close} of {best.rows} rows within 25 % or holding, "
         f"{best.matching} within 10 %); {judged}."
     )
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 2 else " and ".join(map(str, seeds))
 
 
 def ranking(choice: ChosenReading) -> list[list[str]]:

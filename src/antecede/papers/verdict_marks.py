@@ -15,8 +15,13 @@ from antecede.report.page import Markup
 from antecede.report.svg import text as escape
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-_NUMBER = re.compile(r"(\d+(?:[.,]\d+)*)")
-_MANY = 5
+CLAIMS = {"holds": "holds", "fails": "does not hold", "undecided": "cannot tell"}
+"""What we found of a claim."""
+_PLURALS = {"matches": "match", "holds": "hold", "differs": "differ", "fails": "fail"}
+_NUMBER = re.compile(r"(\d+(?:[.,]\d+)*(?:[–-]\d+(?:[.,]\d+)*)?)")
+"""A number, or a range."""
+_MANY = 6
+"""Rows that are shown as one."""
 
 
 def mark(verdict: str, words: str = "") -> Markup:
@@ -24,23 +29,33 @@ def mark(verdict: str, words: str = "") -> Markup:
     return Markup(f'<span class="verdict {escape(verdict)}">{escape(words or verdict)}</span>')
 
 
+def counted(verdict: str, count: int) -> str:
+    """How many rows have a verdict.
+
+    >>> counted("matches", 1), counted("holds", 2), counted("differs", 1), counted("close", 3)
+    ('1 match', '2 hold', '1 differs', '3 close')
+    """
+    word = _PLURALS.get(verdict, verdict) if count != 1 or verdict == "matches" else verdict
+    return f"{count:,} {word}"
+
+
 def marks(verdicts: Sequence[str]) -> Markup:
     """Several verdicts: each once, with how often if it is not the only one."""
     counts = Counter(verdicts)
     if len(verdicts) == 1:
         return mark(verdicts[0])
-    return Markup(" ".join(mark(each, f"{counts[each]} {each}") for each in VERDICTS if counts[each]))
+    return Markup(" ".join(mark(each, counted(each, counts[each])) for each in VERDICTS if counts[each]))
 
 
 def bar(rows: Sequence[ScoreRow]) -> Markup:
     """The shares of verdicts as one bar."""
     counts = Counter(row.verdict for row in rows)
     parts = "".join(
-        f'<span class="{each}" style="flex-grow:{counts[each]}" title="{counts[each]} {each}"></span>'
+        f'<span class="{each}" style="flex-grow:{counts[each]}" title="{counted(each, counts[each])}"></span>'
         for each in VERDICTS
         if counts[each]
     )
-    words = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
+    words = ", ".join(counted(each, counts[each]) for each in VERDICTS if counts[each])
     return Markup(f'<div class="shares" role="img" aria-label="{words}">{parts}</div>')
 
 
@@ -51,7 +66,7 @@ def squares(rows: Sequence[ScoreRow]) -> Markup:
         words = escape(f"{row.quantity}: {row.verdict}")
         drawn += f'<a class="{row.verdict}" href="#{anchor(place)}" title="{words}" aria-label="{words}"></a>'
     counts = Counter(row.verdict for row in rows)
-    words = " ".join(mark(each, f"{counts[each]} {each}") for each in VERDICTS if counts[each])
+    words = " ".join(mark(each, counted(each, counts[each])) for each in VERDICTS if counts[each])
     return Markup(f'<div class="squares">{drawn}</div><p class="legend">{words}</p>')
 
 
@@ -61,10 +76,14 @@ def anchor(place: int) -> str:
 
 
 class RowKind(msgspec.Struct, frozen=True):
-    """Rows that differ in numbers only, such as one quantity at several sizes."""
+    """Rows with one verdict and one reason that differ in the same numbers only, such as sizes."""
 
-    title: str
     rows: list[ScoreRow]
+
+    @property
+    def title(self) -> str:
+        """The quantity, with the cases in the order of the rows."""
+        return _with_cases([row.quantity for row in self.rows])[0]
 
     @property
     def published(self) -> str:
@@ -72,9 +91,23 @@ class RowKind(msgspec.Struct, frozen=True):
 
     @property
     def measured(self) -> str:
-        if any(isinstance(row.measured, str) for row in self.rows):
-            return ""
-        return _listed([row.measured for row in self.rows])
+        return _listed([_ours(row) for row in self.rows])
+
+    @property
+    def note(self) -> str:
+        """The reason, and the evidence for a claim, case by case. What other readings gave is of one row."""
+        cases = _with_cases([row.quantity for row in self.rows])[1]
+        shown_for = [f"{case}: " if case else "" for case in cases]
+        evidence = [
+            f"{case}{row.measured}"
+            for case, row in zip(shown_for, self.rows, strict=True)
+            if isinstance(row.measured, str) and row.measured
+        ]
+        why, measured = self.rows[0].why, "; ".join(evidence)
+        if why and measured:
+            measured = f"Measured: {measured}"
+        alone = self.rows[0].tried if len(self.rows) == 1 else ""
+        return ". ".join(each for each in (why, measured, alone) if each)
 
 
 def kinds(rows: Sequence[ScoreRow]) -> list[RowKind]:
@@ -82,32 +115,76 @@ def kinds(rows: Sequence[ScoreRow]) -> list[RowKind]:
 
     >>> row = ScoreRow("000", "bytes at 900 peers", 1.0, 1.0, None, None, 1, None, "matches", "")
     >>> [kind.title for kind in kinds([row, msgspec.structs.replace(row, quantity="bytes at 5 peers")])]
-    ['bytes at … peers']
+    ['bytes at 900, 5 peers']
     """
-    found: dict[str, list[ScoreRow]] = {}
+    found: list[list[ScoreRow]] = []
     for row in rows:
-        found.setdefault(_NUMBER.sub("#", row.quantity), []).append(row)
-    return [RowKind(_common([row.quantity for row in alike]), alike) for alike in found.values()]
+        alike = next((each for each in reversed(found) if _belongs(row, each)), None)
+        if alike is None:
+            found.append([row])
+        else:
+            alike.append(row)
+    return [RowKind(alike) for alike in found]
 
 
-def _common(quantities: Sequence[str]) -> str:
-    parts = zip(*(_NUMBER.split(quantity) for quantity in quantities), strict=True)
-    text = "".join(each[0] if len(set(each)) == 1 else "…" for each in parts)
-    return re.sub("…(?:[–-]…)+", "…", text)
+def _belongs(row: ScoreRow, alike: Sequence[ScoreRow]) -> bool:
+    """Whether a row differs from the first of others where these do, and in nothing else."""
+    first = alike[0]
+    if len(alike) == _MANY or (row.verdict, row.why) != (first.verdict, first.why):
+        return False
+    places = _differences(first.quantity, row.quantity)
+    return bool(places) and (len(alike) == 1 or places == _differences(first.quantity, alike[1].quantity))
+
+
+def _differences(one: str, other: str) -> list[int]:
+    """Which numbers of two texts differ; none if anything else does."""
+    parts, others = _NUMBER.split(one), _NUMBER.split(other)
+    if parts[::2] != others[::2]:
+        return []
+    return [place for place in range(1, len(parts), 2) if parts[place] != others[place]]
+
+
+def _with_cases(quantities: Sequence[str]) -> tuple[str, list[str]]:
+    """Quantities that differ in numbers only as one text, and what is different in each.
+
+    >>> _with_cases(["a, 0–50 ms", "a, 50–250 ms"])
+    ('a, 0–50, 50–250 ms', ['0–50', '50–250'])
+    >>> _with_cases(["9 peers, 0–5 ms", "5 peers, 5–25 ms"])[0]
+    '9 peers, 0–5; 5 peers, 5–25 ms'
+    """
+    if len(quantities) == 1:
+        return quantities[0], [""]
+    places = _differences(quantities[0], quantities[1])
+    first, last = places[0], places[-1]
+    split = [_NUMBER.split(quantity) for quantity in quantities]
+    cases = ["".join(parts[first : last + 1]) for parts in split]
+    return "".join(split[0][:first]) + _joined(cases) + "".join(split[0][last + 1 :]), cases
 
 
 def _listed(values: Sequence[float | str | None]) -> str:
     texts = [shown(value) for value in values]
-    if len(set(texts)) == 1:
-        return texts[0]
-    return ", ".join(texts[:_MANY]) + (" …" if len(texts) > _MANY else "")
+    return texts[0] if len(set(texts)) == 1 else _joined(texts)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return ("; " if any("," in text for text in texts) else ", ").join(texts)
+
+
+def _ours(row: ScoreRow) -> float | str | None:
+    """What was measured, in a word for a claim; the evidence is too long for a column."""
+    return CLAIMS.get(row.verdict, "") if isinstance(row.measured, str) else row.measured
 
 
 def shown(value: float | str | None) -> str:
-    """A published or measured value, as text."""
+    """A published or measured value, as text.
+
+    >>> shown(1130.4), shown(999.7), shown(-0.0), shown(0.0625)
+    ('1,130', '1,000', '0', '0.0625')
+    """
     if value is None or isinstance(value, str):
         return value or ""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return "0" if text == "-0" else text
 
 
 def agreed(rows: Sequence[ScoreRow]) -> list[ScoreRow]:

@@ -72,6 +72,15 @@ def details(summary: str, body: str, opened: bool = False) -> str:
     return f"<details{' open' if opened else ''}><summary>{_html(summary)}</summary>{body}</details>"
 
 
+def folded(text: str, most: int) -> Markup:
+    """A long text of which the rest is shown when its beginning is clicked."""
+    if len(text) <= most:
+        return Markup(escape(text))
+    end = text.rfind(" ", 0, most)
+    end = end if end > 0 else most
+    return Markup(details(text[:end], escape(text[end:].lstrip())))
+
+
 def _id(anchor: str) -> str:
     return f' id="{escape(anchor)}"' if anchor else ""
 
@@ -103,14 +112,15 @@ def table(
     notes: Sequence[str] = (),
     anchors: Sequence[str] = (),
     stacked: bool = False,
+    values: Sequence[int] = (),
 ) -> str:
-    """A table of figures; the first column and those in `words` are text. A row's note appears below its
-    first cell; links lead to its anchor. On a narrow screen the cells of a `stacked` table stand below each
-    other."""
+    """A table of figures; the first column and those in `words` are text, those in `values` may be lists of
+    figures. A row's note appears below its first cell; links lead to its anchor. On a narrow screen the cells
+    of a `stacked` table stand below each other."""
 
     def cell(kind: str, place: int, text: str, note: str = "") -> str:
         shown = f"<small>{_html(note)}</small>" if note else ""
-        marked = " class=words" if place in words else ""
+        marked = " class=words" if place in words else " class=values" if place in values else ""
         if stacked and kind == "td" and place and text:
             marked += f' data-name="{escape(header[place])}"'
         return f"<{kind}{marked}>{_html(text)}{shown}</{kind}>"
