@@ -420,7 +420,7 @@ def test_reproduce_scores_a_paper_and_resumes(
     shown = json.loads(capsys.readouterr().out)
     assert {row["paper"] for row in shown["scoreboard"]} == {"001"}
     keys = {"paper", "quantity", "published", "measured", "low", "high", "runs", "ratio", "verdict", "why"}
-    assert all(set(row) == keys | {"own", "scale", "likely"} for row in shown["scoreboard"])
+    assert all(set(row) == keys | {"own", "scale", "likely", "tried"} for row in shown["scoreboard"])
     assert "deliveries audited on Spark: every one after its causes" in shown["audited"]
     assert "## Paper 001" in (tmp_path / "board.md").read_text()
     assert 'href="paper-001.html"' in (tmp_path / "here" / "report.html").read_text()
