@@ -18,9 +18,6 @@ from antecede.sim import scenario, simulate
 
 DELAY_MS = 20
 PROTOCOLS = ("mbcp", "vcube", "pc")
-MOST_REMOVED = {"mbcp": 1000, "vcube": 100, "pc": 100}
-"""The largest groups in which a removal is measured. It makes every survivor tell every other what it holds:
-n² packets, or n² log2 n on hypercubes, at about 10,000 a CPU second."""
 
 
 def measure(protocol: str, size: int) -> dict[str, Any]:
@@ -37,14 +34,13 @@ def measure(protocol: str, size: int) -> dict[str, Any]:
         "join packets": joined["join_packets"],
         "join bytes": joined["join_bytes"],
     }
-    if size <= MOST_REMOVED[protocol]:
-        last = size - 1
-        removed = simulate(
-            scenario(**common, seconds=0.5, faults=[f"crash:20ms:{last}"], churn=[f"remove:100ms:{last}:1"])
-        ).metrics.measured
-        row["removal after all have heard, delays"] = removed["removal_after_heard_max_ms"] / DELAY_MS
-        row["removal packets"] = removed["removal_packets"]
-        row["removal bytes"] = removed["removal_bytes"]
+    last = size - 1
+    removed = simulate(
+        scenario(**common, seconds=0.5, faults=[f"crash:20ms:{last}"], churn=[f"remove:100ms:{last}:1"])
+    ).metrics.measured
+    row["removal after all have heard, delays"] = removed["removal_after_heard_max_ms"] / DELAY_MS
+    row["removal packets"] = removed["removal_packets"]
+    row["removal bytes"] = removed["removal_bytes"]
     return row | {"cpu seconds": round(time.process_time() - start, 1)}
 
 

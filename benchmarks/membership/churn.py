@@ -5,11 +5,12 @@ changes for 20 s again. Numbers of messages take one byte up to 127 and two up t
 messages grow by themselves: in 90 s at four messages a second all numbers come to three bytes, where they
 stay for hours. The last 20 s before the first join are compared with the last 15 s. Writes churn.csv and
 churn.svg beside this file: control bytes of a message, and bytes of a saved state, by second. Usage: churn.py
-[protocol [joins]].
+[protocol ...].
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import sys
 import time
@@ -24,6 +25,8 @@ from antecede.sim.probes import Probe
 from antecede.units import SECOND
 
 HERE = Path(__file__).parent
+PROTOCOLS = ("mbcp", "timestamp", "timestamp-diff", "depseq", "multigroup", "vcube", "vcube-agg", "pc")
+JOINS = 1000
 WARM_UP, QUIET, EVERY, STAY = 90.0, 20.0, 0.2, 0.5
 RATE = 4
 """Messages a second and member: the first one number 256 comes after 64 s."""
@@ -87,45 +90,61 @@ def ends(rows: list[tuple[int, float, float]], column: int) -> tuple[float, floa
     return fmean(before), fmean(after)
 
 
-def drawn(rows: list[tuple[int, float, float]], title: str) -> str:
-    width, height, left = 720, 260, 50
-    most = [max(row[column] for row in rows) or 1 for column in (1, 2)]
-    lines = ""
-    for column, colour in ((1, "#2563eb"), (2, "#d97706")):
-        scale = (height - 60) / most[column - 1]
-        points = " ".join(
-            f"{left + (width - left - 10) * row[0] / rows[-1][0]:.1f},{height - 10 - scale * row[column]:.1f}"
-            for row in rows
-            if row[column]
-        )
-        lines += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.3"/>'
+def drawn(title: str, panels: dict[str, list[tuple[int, float, float]]]) -> str:
+    """A panel for each protocol, each curve relative to its mean before the first join."""
+    width, high, left, top = 720, 96, 120, 58
+    body, size = "", top + high * len(panels) + 24
+    for number, (protocol, rows) in enumerate(panels.items()):
+        base = top + high * (number + 1) - 12
+        end = rows[-1][0]
+        body += f'<text x="4" y="{base - 36}">{protocol}</text>'
+        body += f'<path d="M{left},{base}H{width - 10}" stroke="#999"/>'
+        for column, colour in ((1, "#2563eb"), (2, "#d97706")):
+            before, after = ends(rows, column)
+            most = max(max(row[1] / ends(rows, 1)[0], row[2] / ends(rows, 2)[0]) for row in rows)
+            scale = (high - 24) / most / before
+            points = " ".join(
+                f"{left + (width - left - 10) * row[0] / end:.1f},{base - scale * row[column]:.1f}"
+                for row in rows
+                if row[column]
+            )
+            body += f'<polyline points="{points}" fill="none" stroke="{colour}"/>'
+            text = f"{before:,.0f} → {after:,.0f}"
+            body += f'<text x="4" y="{base - 36 + 16 * column}" fill="{colour}">{text}</text>'
+    end = next(iter(panels.values()))[-1][0]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 30}" '
-        f'font-family="sans-serif" font-size="12"><text x="{left}" y="16">{title}</text>'
-        f'<text x="{left}" y="34" fill="#2563eb">control bytes a message, at most {most[0]:.0f}</text>'
-        f'<text x="{left + 260}" y="34" fill="#d97706">saved state, at most {most[1]:,.0f} bytes</text>'
-        f"{lines}"
-        f'<text x="{left}" y="{height + 16}">0 s</text>'
-        f'<text x="{width - 60}" y="{height + 16}">{rows[-1][0]} s</text></svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {size}" '
+        f'font-family="sans-serif" font-size="12"><rect width="{width}" height="{size}" fill="#fff"/>'
+        f'<text x="4" y="16" font-weight="bold">{title}</text>'
+        f'<text x="4" y="34" fill="#2563eb">control bytes of a message, before and after</text>'
+        f'<text x="300" y="34" fill="#d97706">bytes of a saved state, before and after</text>'
+        f'{body}<text x="{left}" y="{size - 8}">0 s</text>'
+        f'<text x="{width - 46}" y="{size - 8}">{end} s</text></svg>\n'
     )
 
 
 def main() -> None:
-    protocol = sys.argv[1] if len(sys.argv) > 1 else "mbcp"
-    joins = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    start = time.process_time()
-    rows = run(protocol, joins)
-    for name, column in (("control bytes a message", 1), ("saved state", 2)):
-        before, after = ends(rows, column)
-        print(f"{name}: {before:.1f} before, {after:.1f} after ({after / before - 1:+.1%})")
-    print(f"{time.process_time() - start:.0f} CPU s")
-    name = "churn" if protocol == "mbcp" else f"churn-{protocol}"
-    with (HERE / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["second", "control_bytes", "state_bytes"])
-        writer.writerows((second, f"{control:.2f}", f"{state:.1f}") for second, control, state in rows)
-    title = f"{joins} joins and leaves through a group of 8 ({protocol})"
-    (HERE / f"{name}.svg").write_text(drawn(rows, title))
+    file = HERE / "churn.csv"
+    panels: dict[str, list[tuple[int, float, float]]] = {}
+    with contextlib.suppress(FileNotFoundError), file.open(newline="") as old:
+        for row in csv.DictReader(old):
+            figures = int(row["second"]), float(row["control_bytes"]), float(row["state_bytes"])
+            panels.setdefault(row["protocol"], []).append(figures)
+    for protocol in sys.argv[1:] or PROTOCOLS:
+        start = time.process_time()
+        panels[protocol] = run(protocol, JOINS)
+        for name, column in (("control bytes a message", 1), ("saved state", 2)):
+            before, after = ends(panels[protocol], column)
+            print(f"{name}: {before:.1f} before, {after:.1f} after ({after / before - 1:+.1%})")
+        print(f"{time.process_time() - start:.0f} CPU s", flush=True)
+        panels = {each: panels[each] for each in PROTOCOLS if each in panels}
+        with file.open("w", newline="") as new:
+            writer = csv.writer(new, lineterminator="\n")
+            writer.writerow(["protocol", "second", "control_bytes", "state_bytes"])
+            for each, rows in panels.items():
+                writer.writerows((each, at, f"{control:.2f}", f"{state:.1f}") for at, control, state in rows)
+        title = f"{JOINS:,} joins and leaves through a group of 8"
+        (HERE / "churn.svg").write_text(drawn(title, panels), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 import swim
 from network import SECOND, Network
 
-from antecede.membership.failure_detection import HeartbeatDetector, VCubeDetector
+from antecede.membership.failure_detection import Diagnosis, HeartbeatDetector, VCubeDetector
 
 SIZES = {10: 20, 100: 2, 1000: 1}
 """Members of the group, and runs."""
@@ -31,14 +31,23 @@ OBSERVERS = {10: 9, 100: 9, 1000: 3}
 others."""
 
 
+Removed = dict[tuple[int, int, int], bool]
+"""Who would be removed, by whom, since when it is suspected, and whether wrongly."""
+
+
+def note_removals(network: Network, observer: int, suspected: dict[int, int], removed: Removed) -> None:
+    for member, since in suspected.items():
+        if network.now - since >= REMOVE_AFTER:
+            removed.setdefault((observer, member, since), network.is_up(member))
+
+
 def heartbeats(network: Network, interval: float) -> dict[str, Any]:
     nanoseconds = round(interval * SECOND)
     size = network.size
     observers = range(1, 1 + OBSERVERS[size])
     detectors = {each: HeartbeatDetector(nanoseconds) for each in observers}
     found: dict[int, int] = {}
-    removed: dict[tuple[int, int, int], bool] = {}
-    """Who would be removed, by whom, and whether wrongly."""
+    removed: Removed = {}
     false = 0
 
     def beat(member: int) -> None:
@@ -58,9 +67,7 @@ def heartbeats(network: Network, interval: float) -> dict[str, Any]:
                 false += 1
             else:
                 found.setdefault(observer, network.now)
-        for member, since in detectors[observer].suspected.items():
-            if network.now - since >= REMOVE_AFTER:
-                removed.setdefault((observer, member, since), network.is_up(member))
+        note_removals(network, observer, detectors[observer].suspected, removed)
         network.after(interval, check, observer)
 
     for member in range(size):
@@ -81,15 +88,16 @@ def heartbeats(network: Network, interval: float) -> dict[str, Any]:
 
 def vcube(network: Network, interval: float) -> dict[str, Any]:
     size = network.size
-    detectors = [VCubeDetector(me, size, SECOND // 10) for me in range(size)]
+    detectors = [VCubeDetector(me, SECOND // 10) for me in range(size)]
     waiting: dict[tuple[int, int], int] = {}
     found: dict[int, int] = {}
+    removed: Removed = {}
     false = 0
     tests = 0
 
-    def suspect(observer: int, members: list[int]) -> None:
+    def follow(observer: int, diagnosis: Diagnosis) -> None:
         nonlocal false
-        for member in members:
+        for member in diagnosis.suspected:
             if network.is_up(member):
                 false += 1
             else:
@@ -99,6 +107,7 @@ def vcube(network: Network, interval: float) -> dict[str, Any]:
         nonlocal tests
         if not network.is_up(me):
             return
+        note_removals(network, me, detectors[me].suspected, removed)
         for target in detectors[me].targets():
             if (me, target) not in waiting:
                 tests += 1
@@ -110,17 +119,18 @@ def vcube(network: Network, interval: float) -> dict[str, Any]:
     def on_test(me: int, target: int, number: int, sent: int) -> None:
         network.send(target, me, on_answer, me, target, number, sent, detectors[target].answer())
 
-    def on_answer(me: int, target: int, number: int, sent: int, events: list[int]) -> None:
+    def on_answer(me: int, target: int, number: int, sent: int, events: dict[int, int]) -> None:
         if waiting.get((me, target)) == number:
             del waiting[me, target]
-        suspect(me, detectors[me].on_answer(target, events, network.now - sent))
+        follow(me, detectors[me].on_answer(target, events, network.now - sent, network.now))
 
     def on_timeout(me: int, target: int, number: int) -> None:
         if waiting.get((me, target)) == number and network.is_up(me):
             del waiting[me, target]
-            suspect(me, detectors[me].on_timeout(target))
+            follow(me, detectors[me].on_timeout(target, network.now))
 
     for me in range(size):
+        detectors[me].watch(range(size))
         network.after(network.random.uniform(0, interval), round_of, me)
     network.at(CRASH_AT * SECOND, network.crash, 0)
     network.run()
@@ -129,6 +139,7 @@ def vcube(network: Network, interval: float) -> dict[str, Any]:
         "found": [each - CRASH_AT * SECOND for each in found.values()],
         "observers": size - 1,
         "false": false,
+        "false_deaths": sum(removed.values()),
     }
 
 

@@ -18,14 +18,14 @@ from antecede.sim import scenario
 from antecede.sim.record import simulate_to
 from antecede.spark.read import members_frame
 from antecede.trace.reader import read_trace
-from antecede.trace.schema import FIELDS, Meta, read_meta
+from antecede.trace.schema import CHANGE_KINDS, FIELDS, Meta, read_meta
 from command_line import antecede
 
 FOUNDERS = {"all": ["a", "b", "c", "e"]}
 STORY = """
 a send a:1            e send e:1
 b deliver a:1         b deliver e:1      b admit b:1 d
-d admit b:1 d         d send d:1
+d admit b:1 d         d snapshot a:1 a   d snapshot e:1 e   d snapshot b:0 b   d send d:1
 a deliver e:1         a admit b:1 d      a deliver d:1
 c deliver a:1         c deliver e:1      c admit b:1 d      c deliver d:1      c leave c:1 c
 b deliver d:1         b leave c:1 c      b close c:1 c
@@ -45,7 +45,7 @@ def events(story: str = STORY) -> list[Event]:
     words = iter(story.split())
     for process, kind, message in zip(words, words, words, strict=False):
         origin, seq = message.split(":")
-        member = next(words) if kind in ("admit", "leave", "remove", "close") else None
+        member = next(words) if kind in CHANGE_KINDS else None
         found.append((process, kind, origin, int(seq), member))
     return found
 
@@ -120,6 +120,19 @@ PLANTED: dict[str, tuple[list[Event], dict[str, int], str]] = {
         {"split_groups": 1},
         "b and e have removed each other",
     ),
+    "a snapshot that lacks": (
+        without("d snapshot e:1 e"),
+        {"wrong_snapshots": 1},
+        "The snapshot of d lacks e:1, which happened before its admission",
+    ),
+    "a snapshot that has": (
+        [
+            ("d", "snapshot", "a", 2, "a") if each == ("d", "snapshot", "a", 1, "a") else each
+            for each in events()
+        ],
+        {"wrong_snapshots": 1},
+        "The snapshot of d has a:2, which did not happen before its admission",
+    ),
     "after its end": (
         after("c leave c:1 c", "c deliver a:2"),
         {"after_end": 1},
@@ -186,6 +199,10 @@ def test_what_a_removed_member_brings_back_is_owed_to_all() -> None:
     assert counts(judge(after("d close e:1 e", *back)).verdict) == {"missing": 1}
 
 
+def test_a_snapshot_of_which_the_rows_say_nothing_is_not_judged() -> None:
+    assert judge([each for each in events() if each[1] != "snapshot"]).verdict.clean
+
+
 @pytest.mark.parametrize("protocol", CHANGING)
 def test_simulated_groups_are_clean_and_a_lost_delivery_is_found(protocol: str, tmp_path: Path) -> None:
     changes: dict[str, Any] = {
@@ -199,7 +216,7 @@ def test_simulated_groups_are_clean_and_a_lost_delivery_is_found(protocol: str, 
     judged = judge_run(run, rows, groups)
     assert judged.verdict.clean, texts(judged)
     kinds = rows.column("kind").to_pylist()
-    assert {*kinds} == {"send", "deliver", "admit", "leave", "remove", "close"}
+    assert {*kinds} == {"send", "deliver", *CHANGE_KINDS}
     process = rows.column("process").to_pylist()
     lost = [at for at, kind in enumerate(kinds) if kind == "deliver" and process[at] == "p0"][-20]
     assert (

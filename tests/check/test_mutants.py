@@ -42,7 +42,9 @@ EQUIVALENT: dict[str, list[str]] = {
         "without `self.carries_immediate", "always: if self.carries_immediate",
         "deleted: return Delivery(message, packet.payload",
     ],
-    "is for groups that change, whose mutants are in tests/membership": ["self.forgotten"],
+    "is for groups that change, whose mutants are in tests/membership": [
+        "self.forgotten", "others or self.is_open",
+    ],
     "only saves work, or memory": [
         "always: if self.awaits_own(first, last)", "always: if message in holdback.held",
         "deleted: self.unreported", "deleted: self.undelivered.discard", "deleted: self._clean_up",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import msgspec
+
 from antecede.causality import MessageId
 from antecede.check.changing.overlap import OverlapWorld
-from antecede.membership.group_packets import Cause, Causes
+from antecede.membership.group_packets import Cause, Causes, GroupJoinRequest, RemovedMembers, decode_snapshot
+from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
-from antecede.membership.packets import ApplicationData, Content, Counts, Stream
+from antecede.membership.packets import ApplicationData, Content, Counts, ProgressReport, Stream, Welcome
 from antecede.membership.progress import KnownProgress
 from antecede.membership.state import Phase
-from antecede.protocols.base import Effects
+from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Send
 
 
 class NamesNothing(ChangingMultigroup):
@@ -56,10 +61,13 @@ class WaitsForTheLost(ChangingMultigroup):
 
 
 class AsksWithNothing(ChangingMultigroup):
-    """A process that joins does not say what it knows of in that group."""
+    """A process that joins does not say what it knows of in that group, and starts without it."""
 
     def _may_admit(self, past: dict[Stream, Cause]) -> bool:
         return super()._may_admit({})
+
+    def _has_what_is_known(self, welcome: Welcome) -> bool:
+        return True
 
 
 class DeliversWhileItJoins(ChangingMultigroup):
@@ -155,3 +163,111 @@ class GivenWhenDelivered(ChangingMultigroup):
     def _given_to_all(self, stream: Stream) -> int:
         others = self.progress.of(self._required())
         return min([self.order.delivered.get(stream, 0), *(each.delivered.get(stream, 0) for each in others)])
+
+
+class KeepsRemovalsToItsGroup(ChangingMultigroup):
+    """Other groups do not hear who was removed."""
+
+    def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Stream]) -> None:
+        pass
+
+
+class SponsorsAreNotTold(ChangingMultigroup):
+    """A process that joins does not say who was removed from that group."""
+
+    def _ask(self) -> None:
+        super()._ask()
+        self.outbox = [
+            Send(send.to, GroupJoinRequest(self.me, self.known))
+            if isinstance(send.packet, GroupJoinRequest)
+            else send
+            for send in self.outbox
+        ]
+
+
+class SnapshotWithoutRemovals(ChangingMultigroup):
+    """A new member does not learn who was removed from other groups."""
+
+    def _start(self, now: int) -> None:
+        if self.welcome is not None:
+            link, data = self.welcome
+            welcome = self.decode(data)
+            assert isinstance(welcome, Welcome)
+            start = msgspec.structs.replace(decode_snapshot(welcome.snapshot), removed={})
+            welcome = msgspec.structs.replace(welcome, snapshot=msgspec.msgpack.encode(start))
+            self.welcome = link, self.encode(welcome)
+        super()._start(now)
+
+
+class GoneWithoutRemovals(ChangingMultigroup):
+    """Streams are reported to be gone, and not who was removed and may not know that."""
+
+    def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
+        return msgspec.structs.replace(super()._report(forgotten), removed={})
+
+
+class IgnoresItsSponsorsRemoval(ChangingMultigroup):
+    """A member whose sponsor was removed, and whose admission is lost, goes on."""
+
+    def _whole_chain(self, stream: Stream) -> dict[Stream, MessageId]:
+        return {}
+
+
+class NamesOnceInACopy(ChangingMultigroup):
+    """What a copy of a lost message has named is not named again, though others drop the copy."""
+
+    def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
+        super()._on_application(content, message, causes)
+        self.past.mark_named(self.in_group, self.stream)
+
+
+class TakesACopyForNamed(ChangingMultigroup):
+    """What a copy of a lost message names others need not name."""
+
+    def _all_know(self, is_copy: bool) -> set[Stream]:
+        return super()._all_know(False)
+
+
+class StartsWithoutWhatWaits(ChangingMultigroup):
+    """A new member does not know what waits at others until they report it."""
+
+    def _known(self) -> dict[Stream, ProgressReport]:
+        return ChangingMember._known(self)
+
+
+class ReportsAheadOfWhatWaits(ChangingMultigroup):
+    """A report on removed streams is not ordered after what waited when it was sent."""
+
+    def _broadcast_directly(self, content: Content, now: int) -> None:
+        held, self.held = self.held, {}
+        try:
+            super()._broadcast_directly(content, now)
+        finally:
+            self.held = held
+
+
+class WaitsForItsAdmission(ChangingMultigroup):
+    """While it joins, a process is not given what the snapshot may lack, however long that takes."""
+
+    def _go_on_elsewhere(self) -> None:
+        pass
+
+
+class TakesAnySnapshot(ChangingMultigroup):
+    """A process starts with a snapshot that lacks what it was given since it asked."""
+
+    def _has_what_is_known(self, welcome: Welcome) -> bool:
+        return True
+
+
+class RefusesQuietly(ChangingMultigroup):
+    """Only the sponsor hears that its snapshot was refused."""
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        if self.has_refused and self.phase == Phase.JOINING:
+            return NO_EFFECTS
+        return super().receive(link, packet, now)
+
+    def _refuse(self, link: int) -> None:
+        self.before_welcome = []
+        super()._refuse(link)

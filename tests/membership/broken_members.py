@@ -9,7 +9,14 @@ import msgspec
 from antecede.causality import MessageId
 from antecede.check.changing.world import ChangingWorld
 from antecede.membership.backlog import Backlog
-from antecede.membership.catalog import ChangingMbcp, ChangingTimestamp, ChangingVcube, ChangingVcubeAgg
+from antecede.membership.catalog import (
+    ChangingMbcp,
+    ChangingPc,
+    ChangingTimestamp,
+    ChangingTimestampDiff,
+    ChangingVcube,
+    ChangingVcubeAgg,
+)
 from antecede.membership.packets import (
     Counts,
     Departure,
@@ -21,9 +28,10 @@ from antecede.membership.packets import (
     Stream,
     Welcome,
 )
-from antecede.membership.progress import KnownProgress
+from antecede.membership.progress import KnownProgress, StreamProgress
 from antecede.membership.removal import FetchRequests, Removals
-from antecede.membership.state import Phase
+from antecede.membership.state import Phase, RetainedMessage
+from antecede.membership.view_flooding import UnnumberedPacket, ViewFlooding
 from antecede.protocols.base import Effects, Packet
 
 # Progress
@@ -43,6 +51,25 @@ class StableWithoutTheRemoved(ChangingMbcp):
 
     def _required(self) -> set[Stream]:
         return self.view - {self.stream}
+
+
+class _Mentioned(StreamProgress):
+    def _forgotten_by(self, *_: Any) -> list[Stream]:
+        return []
+
+
+class WaitsForAMention(ChangingVcube):
+    """A newcomer whose sponsor had forgotten a stream is expected to say that it is done."""
+
+    progress: StreamProgress = msgspec.field(default_factory=_Mentioned)
+
+
+class RetainsWhatIsSent(ChangingVcube):
+    """What is broadcast when there is nobody to send it to is not retained, though others were removed."""
+
+    def _send_own(self, effects: Effects) -> None:
+        if any(send.to for send in effects.sends):
+            super()._send_own(effects)
 
 
 # Joining
@@ -117,6 +144,13 @@ class WelcomeWithoutProgress(_OtherWelcome):
         return msgspec.structs.replace(welcome, progress=known)
 
 
+class PassesOnInOrderOfArrival(ChangingVcube):
+    """A newcomer gets what is in its snapshot and not stable in the order of its arrival at its sponsor."""
+
+    def _in_causal_order(self) -> list[RetainedMessage]:
+        return [entry for _, entry in self._in_order_of_arrival()]
+
+
 class OwesNothing(ChangingMbcp):
     """Members do not send newcomers what those lack of their own messages, and newcomers do not ask."""
 
@@ -154,7 +188,7 @@ class AwaitsTheForgotten(ChangingMbcp):
     def _receive_after_leaving(self, link: int, packet: Packet, now: int) -> None:
         if isinstance(packet, DepartureConfirmed):
             once = {each: self.addresses[each] for each in self.sent_to}
-            packet = msgspec.structs.replace(packet, view=once | packet.view)
+            packet = msgspec.structs.replace(packet, view=once | packet.view, is_forgotten=False)
         super()._receive_after_leaving(link, packet, now)
 
 
@@ -254,6 +288,19 @@ class ForwardsAfterLeaving(ChangingVcube):
             self._receive_packet(link, self.stream_at.get(link), packet, now)
         else:
             super()._receive_after_leaving(link, packet, now)
+
+
+class _ReportsAtOnce(ViewFlooding):
+    def receive_directly(self, packet: UnnumberedPacket, now: int) -> None:
+        self.unnumbered.ready.append(packet)
+
+
+class ReportsTakeEffectAtOnce(ChangingPc):
+    """Reports on removed streams, which do not come over safe links, take effect when they arrive."""
+
+    ordering = _ReportsAtOnce
+
+    order: _ReportsAtOnce
 
 
 class _ForSome(Removals):
@@ -388,6 +435,20 @@ class IgnoresOthersEnds(ChangingMbcp):
         super()._close_removed()
 
 
+class _Held(Removals):
+    def _has_all(self, order: Any, stream: Stream, end: int) -> bool:
+        return bool(order.received_up_to(stream) >= end)
+
+
+class EndsWhatItHolds(ChangingVcubeAgg):
+    """A removed stream ends by another's word as soon as it is held up to there, and not when it is
+    delivered."""
+
+    def _close_removed(self) -> None:
+        self.removals = _Held(*_fields(self.removals))
+        super()._close_removed()
+
+
 class BelievesTheRemoved(ChangingMbcp):
     """What a member has said of others' ends still counts after it was removed itself."""
 
@@ -480,6 +541,16 @@ class ForgetsRemovalsOfOne(ChangingMbcp):
             super()._on_nobody(link, packet, now)
 
 
+class LeftAndNotRemoved(ChangingTimestampDiff):
+    """A removed member that had left, and is not waited for any more, is not reported on."""
+
+    def _on_removal(self, removal: Removal, message: MessageId, now: int) -> None:
+        if removal.stream in self.tombstones:
+            self._exclude(removal.stream)
+        else:
+            super()._on_removal(removal, message, now)
+
+
 class SilentNewcomers(ChangingMbcp):
     """Reports do not name the admission of a newcomer, which may be lost."""
 
@@ -511,12 +582,15 @@ class NoLastCopy(ChangingMbcp):
 BROKEN = (
     CountsAtOnce,
     StableWithoutTheRemoved,
+    WaitsForAMention,
+    RetainsWhatIsSent,
     SnapshotTooEarly,
     SnapshotTooLate,
     WelcomeWithoutMessages,
     WelcomeWithoutRemovals,
     WelcomeWithoutTombstones,
     WelcomeWithoutProgress,
+    PassesOnInOrderOfArrival,
     OwesNothing,
     NeverDisowns,
     LeavesAtOnce,
@@ -529,6 +603,7 @@ BROKEN = (
     AcceptsFromAnybody,
     AcceptsWhatIsForwarded,
     ForwardsAfterLeaving,
+    ReportsTakeEffectAtOnce,
     FlushesForSome,
     KeepsBeyondGaps,
     CutFixedTooEarly,
@@ -538,6 +613,7 @@ BROKEN = (
     NoQuorum,
     QuorumOfNewcomers,
     IgnoresOthersEnds,
+    EndsWhatItHolds,
     BelievesTheRemoved,
     ForgetsInOnePhase,
     NamesDoneStreams,
@@ -547,6 +623,7 @@ BROKEN = (
     ReturnsWithoutTheNeverAdmitted,
     KeepsCopies,
     ForgetsRemovalsOfOne,
+    LeftAndNotRemoved,
     SilentNewcomers,
     NamesOneAdmission,
     NeverGreets,

@@ -8,8 +8,8 @@ import msgspec
 
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.gateways import ChangingHcg
-from antecede.membership.hub import ComingPhone, LiveSlot
-from antecede.membership.packets import Counts, ProgressReport, Stream
+from antecede.membership.packets import Counts, Departure, ProgressReport, Stream, in_order
+from antecede.membership.site import ComingPhone, LiveSlot
 from antecede.protocols.base import Effects, Packet
 from antecede.protocols.freescale.packets import UplinkPacket
 
@@ -105,6 +105,64 @@ class LateByOne(ChangingHcg):
 
     def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
         super()._on_progress_of(place, delivered_up_to - 1)
+
+
+class BringsBackAnywhere(ChangingFreescale):
+    """What returns is brought back also by one that was removed, and lacks what was stable without it."""
+
+    def _has_what_was_stable(self) -> bool:
+        return True
+
+
+class ForgetsWhileAPhoneComes(ChangingFreescale):
+    """Streams are forgotten though a phone may be released with a count of them."""
+
+    def _forget(self, stream: Stream) -> None:
+        coming, self.site.coming = self.site.coming, {}
+        super()._forget(stream)
+        self.site.coming = coming
+
+
+class KnowsOnlyWhatItReported(ChangingFreescale):
+    """A phone is released without streams that were reported as done, but not without those that only new
+    members were told of."""
+
+    def _all_have(self) -> frozenset[Stream]:
+        return frozenset(self.progress.announced)
+
+
+class ReleasesToStrangers(ChangingFreescale):
+    """A phone is released to a member that is not known, if that has not broadcast anything."""
+
+    def _has_delivered(self, counts: Counts, done: Collection[Stream] = ()) -> bool:
+        return super()._has_delivered({each: count for each, count in counts.items() if count}, done)
+
+
+class ForgetsTheExpelled(ChangingFreescale):
+    """Whoever leaves does not say what it had accepted of phones that it had expelled."""
+
+    def _departure(self, others: set[Stream]) -> Departure:
+        return Departure(in_order(others))
+
+
+class ForgetsTheExpelledLater(ChangingFreescale):
+    """What a member that left had accepted of phones that it had expelled is forgotten with its stream."""
+
+    def _forget(self, stream: Stream) -> None:
+        super()._forget(stream)
+        if stream not in self.order.delivered and stream not in self.tombstones:
+            self.authors.pop(stream, None)
+
+
+class ForgetsWhoHasLeft(ChangingFreescale):
+    """That all is delivered of a member that has left is forgotten with its stream, even if somebody has
+    stopped waiting for the member, and so remembers it like one that was removed."""
+
+    def _forget(self, stream: Stream) -> None:
+        is_removed = stream in self.removals.removed
+        super()._forget(stream)
+        if not (is_removed or stream in self.order.delivered or self.authors.get(stream, {}).keys() - {0}):
+            self.authors.pop(stream, None)
 
 
 BROKEN_SITES: dict[type[ChangingFreescale], int] = {

@@ -42,3 +42,29 @@ def test_a_leaver_is_let_go_though_whom_it_waits_for_has_left_and_is_forgotten()
     world.apply(("report", 2, -1))
     _let_all_arrive(world, *everybody)
     assert [*phases, world.members[2].phase] == [Phase.LEAVING, Phase.ENDED]
+
+
+def test_a_leaver_is_let_go_though_a_newcomer_it_has_only_heard_of_has_left_and_is_forgotten() -> None:
+    """p3 is admitted while p2 leaves, and p2 hears of it from p0 alone. Nothing passes between them, and p3
+    leaves too. By the time p2 asks again, the others have forgotten both."""
+    world = ChangingWorld(ChangingMbcp, 3, 4)
+    world.apply(("join", 3, 0))
+    _let_all_arrive(world, 0, 3)
+    world.apply(("leave", 2, -1))
+    for _ in range(3):
+        _let_all_arrive(world, 0, 1, 2)
+        _let_all_arrive(world, 0, 1, 3)
+        for address in (0, 1, 3):
+            world.apply(("report", address, -1))
+    assert world.members[2].awaiting - world.members[2].ended == {world.members[3].stream}
+    world.apply(("leave", 3, -1))
+    for _ in range(6):
+        _let_all_arrive(world, 0, 1, 3)
+        for address in (0, 1, 3):
+            world.apply(("report", address, -1))
+    assert world.members[0].order.delivered.keys() == {0, 1}
+    phases = [world.members[2].phase]
+    for _ in range(2):
+        world.apply(("report", 2, -1))
+        _let_all_arrive(world, 0, 1, 2)
+    assert [*phases, world.members[2].phase] == [Phase.LEAVING, Phase.ENDED]

@@ -10,7 +10,6 @@ from antecede.errors import InputError
 from antecede.membership.catalog import CHANGING
 from antecede.sim import Result, Scenario, scenario, simulate
 from antecede.sim.changing_world import ChangingGroupWorld
-from antecede.sim.engines import choose
 
 
 def run(protocol: str = "mbcp", **fields: Any) -> tuple[Result, ChangingGroupWorld]:
@@ -87,6 +86,44 @@ def test_a_long_stop_is_found_removed_and_the_process_returns() -> None:
     assert figures["false_suspicions"] == 0
 
 
+VCUBE = "vcube,test=200ms,remove=1s"
+
+
+@pytest.mark.parametrize("protocol", ["mbcp", "vcube"])
+def test_a_long_stop_is_found_by_tests_too(protocol: str) -> None:
+    result, world = run(protocol, faults=["crash:1.5s-6s:2"], detector=VCUBE)
+    assert views(world) == [[0, 1, 3, 4, 5, 6]] * 6
+    figures = result.metrics.measured
+    assert (figures["removals"], figures["returns"], figures["false_suspicions"]) == (1, 1, 0)
+    assert figures["suspicions"] == 5
+    assert result.metrics.stuck == 0
+
+
+def test_whoever_answers_again_is_trusted_and_stays() -> None:
+    result, world = run("vcube", faults=["crash:1-1.6s:2"], detector=VCUBE)
+    assert views(world) == [list(range(6))] * 6
+    figures = result.metrics.measured
+    assert figures["suspicions"] > 0
+    assert figures["removals"] == 0
+    assert not any(each.order.suspected for each in world.members)
+
+
+def test_members_test_log_n_others_in_a_round() -> None:
+    result, _ = run(peers=64, seconds=2, senders=1, detector="vcube,test=100ms,report=1s")
+    tests = result.metrics.measured["test_packets"] / 2
+    assert tests == pytest.approx(64 * 6 * 20, rel=0.2)
+
+
+def test_those_who_join_and_leave_are_tested() -> None:
+    fields: dict[str, Any] = {"seconds": 5, "churn": "poisson:6:25%", "seed": 7, "detector": VCUBE}
+    result, world = run("vcube", **fields)
+    figures = result.metrics.measured
+    assert figures["joins"] > 3
+    assert figures["crashes"] > 0
+    assert len({tuple(view) for view in views(world)}) == 1
+    assert simulate(scenario(protocol="vcube", peers=6, **fields)) == result
+
+
 def test_the_smaller_side_of_a_partition_returns_to_the_larger() -> None:
     result, world = run(faults=["partition:500ms-5s:0,1"])
     assert views(world) == [[2, 3, 4, 5, 6, 7]] * 6
@@ -123,16 +160,6 @@ def test_processes_of_a_fixed_group_may_crash(protocol: str) -> None:
     assert 0 < crashed.deliveries < whole.deliveries
     stands_still = simulate(scenario(protocol=protocol, peers=8, seconds=1, faults=["crash:300-600ms:3"]))
     assert stands_still.metrics.deliveries == 7 * stands_still.metrics.messages
-
-
-def test_compiled_engines_refuse_and_the_reason_is_given() -> None:
-    changing = scenario(protocol="mbcp", churn="poisson:1")
-    choice = choose(changing, observed=False, long=True)
-    assert (choice.engine, choice.reason) == ("reference", "its group changes, or its processes crash")
-    with pytest.raises(InputError, match="the event engine cannot run this scenario: its group changes"):
-        choose(changing, observed=False, engine="event")
-    crash = scenario(protocol="flooding", faults=["crash:1s:1"], peers=100, seconds=100)
-    assert choose(crash, observed=False).reason == "its group changes, or its processes crash"
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ HEADER = ",".join(REQUIRED)
         (strings, "part-00000.parquet is a damaged Parquet file"),
         (
             write("t.jsonl", lines(row(kind="sned"))),
-            "process a, index 0: kind 'sned' is not send, receive, deliver, admit, leave, remove or close",
+            "index 0: kind 'sned' is not send, receive, deliver, admit, leave, remove, close or snapshot",
         ),
         (write("t.jsonl", lines(row(seq=0))), "seq 0 is not 1 or more"),
         (write("t.jsonl", lines(row(), row(seq=2))), "process a has two events with index 0"),

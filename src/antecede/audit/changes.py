@@ -12,6 +12,8 @@ violation like any other.
 - *One cut*: all who close the stream of a member do so after the same message.
 - *Views agree*: in the end everyone's view has the members that stay, and nobody else.
 - *One group*: no two members have each removed the other, and closed its stream.
+- *The snapshot is a cut*: what a process has begun with, if its rows say so, is what happened before its
+  admission, no more and no less.
 - *The end*: whoever has left sends and delivers nothing more.
 
 Who was removed by a message that lies beyond the end of its sender's stream was not removed, and who was
@@ -32,7 +34,7 @@ from antecede.audit.encoding import EncodedRun
 from antecede.audit.faults import DeliveryFault
 from antecede.audit.passes import DELIVER, DELIVERIES, DUPLICATE, DUPLICATES, AuditState
 from antecede.errors import InputError
-from antecede.trace.schema import CHANGE_KINDS, Members
+from antecede.trace.schema import CHANGE_KINDS, COUNT_KINDS, Members
 
 MAX_ROWS = 20_000_000
 """Of a run whose group changes: one task judges it."""
@@ -86,6 +88,12 @@ class ChangingGroup:
         names = sorted(present | concerned | self.founders)
         self.members: Members = dict.fromkeys(groups.to_pylist(), names)
         self.table = _as_messages(rows)
+        self._snapshots: dict[str, dict[str, int]] = defaultdict(dict)
+        for each in self.changes:
+            if each.kind == "snapshot":
+                self._snapshots[each.process][each.member] = each.seq
+        self._wrong_snapshots: dict[str, tuple[list[_Message], list[_Message]]] = {}
+        """What the snapshot of a process has and lacks wrongly."""
         self._find_ends()
 
     # Who is a member in the end
@@ -144,7 +152,7 @@ class ChangingGroup:
             for message, (origin, seq) in enumerate(zip(encoded.origins, encoded.seqs, strict=True))
         }
         is_change = np.zeros(streams.messages, np.bool_)
-        mine = {each.message for each in self.changes if each.kind != "close"}
+        mine = {each.message for each in self.changes if each.kind not in COUNT_KINDS}
         is_change[[places[each] for each in mine if each in places]] = True
         pasts = [_closed_past(state.vector_clock[rank], streams.first, vectors) for rank in range(len(names))]
         everything = [
@@ -159,6 +167,7 @@ class ChangingGroup:
             if admission is not None:
                 in_snapshot = number <= vectors[admission].astype(np.int64)[of]
                 had |= in_snapshot
+                self._compare_snapshot(name, encoded, in_snapshot, is_change)
                 self._mark_repeated(encoded, state, rank, in_snapshot & ever)
             mask = _as_words(had, state.delivered.shape[1])
             state.delivered[rank] |= mask
@@ -167,6 +176,22 @@ class ChangingGroup:
             changes = (rows.kind[here] == DELIVER) & is_change[rows.message[here]] & (rows.message[here] >= 0)
             state.counts[rank, DELIVERIES] -= int(changes.sum())
         self.messages = int(streams.messages - is_change.sum())
+
+    def _compare_snapshot(
+        self, name: str, encoded: EncodedRun, past: np.ndarray, is_change: np.ndarray
+    ) -> None:
+        counts = self._snapshots.get(name)
+        if counts is None:
+            return
+        last = np.array([counts.get(each, 0) for each in encoded.names], np.int64)
+        contained = np.asarray(encoded.seqs) <= last[np.asarray(encoded.origins)]
+        wrong = (contained != past) & ~is_change
+        if wrong.any():
+            extra, lacking = (
+                [(encoded.names[encoded.origins[each]], int(encoded.seqs[each])) for each in chosen]
+                for chosen in (np.flatnonzero(wrong & contained), np.flatnonzero(wrong & past))
+            )
+            self._wrong_snapshots[name] = extra, lacking
 
     def _mark_repeated(self, encoded: EncodedRun, state: AuditState, rank: int, repeated: np.ndarray) -> None:
         """Deliveries of what was in the snapshot."""
@@ -183,13 +208,23 @@ class ChangingGroup:
 
     def faults(self, run: str, encoded: EncodedRun) -> list[DeliveryFault]:
         """Views that are wrong, streams that are closed at different places, members that have removed each
-        other, and what processes did after they left."""
+        other, what processes did after they left, and snapshots that are no cuts."""
         return [
             *self._wrong_views(run),
             *self._different_cuts(run),
             *self._split_groups(run),
             *self._after_end(run, encoded),
+            *self._as_faults(run),
         ]
+
+    def _as_faults(self, run: str) -> Iterable[DeliveryFault]:
+        for process, (extra, lacking) in sorted(self._wrong_snapshots.items()):
+            origin, seq = (lacking or extra)[0]
+            how = "lacks" if lacking else "has"
+            why = "happened" if lacking else "did not happen"
+            text = f"The snapshot of {process} {how} {origin}:{seq}, which {why} before its admission."
+            count = len(extra) + len(lacking)
+            yield DeliveryFault("snapshot", run, process, f"{origin}:{seq}", process, None, count, text)
 
     def _wrong_views(self, run: str) -> Iterable[DeliveryFault]:
         views = self._final_views()
@@ -275,6 +310,7 @@ def count_faults(faults: Iterable[DeliveryFault]) -> Mapping[str, int]:
         "different_cuts": by_kind["cut"],
         "split_groups": by_kind["split"],
         "after_end": by_kind["ended"],
+        "wrong_snapshots": by_kind["snapshot"],
     }
 
 
@@ -284,8 +320,9 @@ def most_common(seqs: Counter[int]) -> int:
 
 
 def _as_messages(rows: pa.Table) -> pa.Table:
-    """The rows with changes as what they are on the way: sends and deliveries. Closings are no messages."""
-    rows = rows.filter(pc.fill_null(pc.not_equal(rows.column("kind"), "close"), True))
+    """The rows with changes as what they are on the way: sends and deliveries. Closings and snapshots are no
+    messages."""
+    rows = rows.filter(pc.fill_null(pc.invert(pc.is_in(rows.column("kind"), pa.array(COUNT_KINDS))), True))
     kind = rows.column("kind")
     changes = pc.fill_null(pc.is_in(kind, pa.array(CHANGE_KINDS)), False)
     sent = pc.fill_null(pc.equal(rows.column("process"), rows.column("origin")), False)

@@ -20,7 +20,7 @@ from antecede.audit.roots import MissingMessage
 from antecede.trace.schema import shown_message
 
 KINDS = ("missing", "duplicate", "orphan", "impossible")
-_ALL_KINDS = (*KINDS, "view", "cut", "split", "ended")
+_ALL_KINDS = (*KINDS, "view", "cut", "split", "ended", "snapshot")
 """The last four are of groups that change (`audit.changes`)."""
 
 

@@ -44,6 +44,10 @@ _COUNTS = {
     "different_cuts": ("streams closed elsewhere than by others", "members differ in what they have of it"),
     "split_groups": ("pairs of members that removed each other", "there are two groups"),
     "after_end": ("processes that went on after they left", "a member's last message is its leave"),
+    "wrong_snapshots": (
+        "snapshots that are not the past of an admission",
+        "a process has begun with messages too many or too few",
+    ),
 }
 
 
@@ -204,6 +208,7 @@ _FAULTS = {
     "cut": ("different_cuts", "Streams closed elsewhere than by others", "processes"),
     "split": ("split_groups", "Members that removed each other", "pairs"),
     "ended": ("after_end", "Processes that went on after they left", "events"),
+    "snapshot": ("wrong_snapshots", "Snapshots that are not the past of an admission", "messages"),
 }
 
 

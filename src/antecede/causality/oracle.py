@@ -33,13 +33,15 @@ class Verdict:
     orphans: int
     impossible: int
     wrong_views: int = 0
-    """Of groups that change, as the next three: members that a view has or lacks wrongly, in the end."""
+    """Of groups that change, as the next four: members that a view has or lacks wrongly, in the end."""
     different_cuts: int = 0
     """Processes that closed a member's stream elsewhere than others."""
     split_groups: int = 0
     """Pairs of members that have removed each other."""
     after_end: int = 0
     """Processes that went on after they had left."""
+    wrong_snapshots: int = 0
+    """Processes whose snapshot was not what happened before their admission."""
 
     FAULTS: ClassVar[tuple[str, ...]] = (
         "causal_violations",
@@ -51,6 +53,7 @@ class Verdict:
         "different_cuts",
         "split_groups",
         "after_end",
+        "wrong_snapshots",
     )
     """The counts that must be 0; the others break them down or say how much was judged."""
 

@@ -36,6 +36,7 @@ _VIOLATION_LABELS = {
     "different_cuts": "streams closed elsewhere than by others",
     "split_groups": "pairs of members that removed each other",
     "after_end": "processes that went on after they left",
+    "wrong_snapshots": "snapshots that are not the past of an admission",
 }
 _Trace = Annotated[
     str,
@@ -53,6 +54,7 @@ _FAULT_LABELS = {
     "cut": ("different_cuts", "streams closed elsewhere than by others", "processes"),
     "split": ("split_groups", "members that removed each other", "pairs"),
     "ended": ("after_end", "processes that went on after they left", "events"),
+    "snapshot": ("wrong_snapshots", "snapshots that are not the past of an admission", "messages"),
 }
 """For each kind of fault the name of its count, a title, and what its consequences are."""
 _Page = Annotated[

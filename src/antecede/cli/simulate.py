@@ -124,8 +124,8 @@ class ScenarioOptions:
     detector: Annotated[
         str | None,
         typer.Option(
-            help="How members of a group that changes find out who is down: adaptive,report=100ms,remove=2s "
-            "or none."
+            help="How members of a group that changes find out who is down: adaptive,report=100ms,remove=2s, "
+            "vcube,test=1s,report=100ms,remove=2s (log2 n tests a round) or none."
         ),
     ] = None
 

@@ -33,6 +33,17 @@ class Backlog(msgspec.Struct):
 
     entries: list[BacklogEntry] = msgspec.field(default_factory=list)
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
+    awaited: Counts = msgspec.field(default_factory=dict)
+    """Messages whose fate must be known before anything is brought back. A message is stable when all have it
+    but the removed, so it may be lacking at one that was removed and does not know; there the fate of these
+    stays open."""
+
+    def add(self, other: Backlog) -> None:
+        self.entries += other.entries
+        self.admissions |= other.admissions
+        self.awaited |= {
+            stream: max(last, self.awaited.get(stream, 0)) for stream, last in other.awaited.items()
+        }
 
 
 class Fate(Enum):

@@ -19,6 +19,7 @@ from antecede.protocols.vcube import Vcube, VcubeAgg
 
 class ChangingMbcp(ChangingMember):
     name: ClassVar[str] = Mbcp.name
+    kernel: ClassVar[str] = "changing"
     summary: ClassVar[str] = Mbcp.summary
     control: ClassVar[str] = Mbcp.control
     ordering: ClassVar[type[Any]] = Mbcp
@@ -39,6 +40,7 @@ class ChangingTimestamp(ChangingMember):
 
 class ChangingTimestampDiff(ChangingMember):
     name: ClassVar[str] = TimestampDiff.name
+    kernel: ClassVar[str] = "changing"
     summary: ClassVar[str] = TimestampDiff.summary
     control: ClassVar[str] = TimestampDiff.control
     ordering: ClassVar[type[Any]] = TimestampDiff
@@ -59,6 +61,7 @@ class ChangingDepSeq(ChangingMember):
 
 class ChangingVcube(ChangingMember):
     name: ClassVar[str] = Vcube.name
+    kernel: ClassVar[str] = "changing"
     summary: ClassVar[str] = Vcube.summary
     control: ClassVar[str] = Vcube.control
     ordering: ClassVar[type[Any]] = Vcube
@@ -79,6 +82,7 @@ class ChangingVcubeAgg(ChangingMember):
 
 class ChangingPc(ChangingMember):
     name: ClassVar[str] = Pc.name
+    kernel: ClassVar[str] = "changing"
     summary: ClassVar[str] = "its identity; FIFO links of a hypercube that follows the view"
     control: ClassVar[str] = "none; n counts when a link opens"
     ordering: ClassVar[type[Any]] = ViewFlooding

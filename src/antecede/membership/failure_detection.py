@@ -19,23 +19,27 @@ Without clock or socket, like everything here: a driver says what time it is, in
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 WINDOW = 100
 """Intervals that are remembered."""
 _TRUSTED_AFTER = 5
-"""Intervals after which the time-out adapts; until then it is `_PATIENCE` times the expected interval."""
+"""Intervals after which the time-out adapts; until then it is `_PATIENCE` times the expected interval, unless
+its user knows better."""
 _PATIENCE = 10
 
 
 class AdaptiveTimeout:
     """A time-out learnt from the last values. Amortised O(1) for each."""
 
-    __slots__ = ("_descending", "_expected", "_number", "_sum", "_values")
+    __slots__ = ("_descending", "_expected", "_first", "_number", "_sum", "_values")
 
-    def __init__(self, expected: int) -> None:
+    def __init__(self, expected: int, first: int | None = None) -> None:
         self._expected = expected
+        self._first = _PATIENCE * expected if first is None else first
         self._values: deque[int] = deque()
         self._descending: deque[tuple[int, int]] = deque()
         """Values that may still become the longest, each with its number."""
@@ -56,7 +60,7 @@ class AdaptiveTimeout:
     @property
     def timeout(self) -> int:
         if len(self._values) < _TRUSTED_AFTER:
-            return _PATIENCE * self._expected
+            return self._first
         longest, mean = self._descending[0][1], self._sum // len(self._values)
         return 2 * longest - mean + self._expected
 
@@ -64,8 +68,9 @@ class AdaptiveTimeout:
 class HeartbeatDetector:
     """Suspects members of which nothing was heard for longer than their time-out.
 
-    `check` is called once an interval. If it was not, this member itself stood still, and has heard nobody
-    for that reason: it begins anew.
+    The time-out is `first` until it adapts, or always `fixed`, if that is given. `check` is called once an
+    interval. If it was not, this member itself stood still, and has heard nobody for that reason: it begins
+    anew.
 
     >>> detector = HeartbeatDetector(interval=100)
     >>> detector.watch([7], now=0)
@@ -75,8 +80,8 @@ class HeartbeatDetector:
     ([], [7], True)
     """
 
-    def __init__(self, interval: int) -> None:
-        self._interval = interval
+    def __init__(self, interval: int, first: int | None = None, fixed: int | None = None) -> None:
+        self._interval, self._first, self._fixed = interval, first, fixed
         self._timeouts: dict[int, AdaptiveTimeout] = {}
         self._heard: dict[int, int] = {}
         self._reported: dict[int, int] = {}
@@ -91,7 +96,8 @@ class HeartbeatDetector:
                 table.pop(member, None)
         for member in members:
             if member not in self._heard:
-                self._timeouts[member], self._heard[member] = AdaptiveTimeout(self._interval), now
+                self._timeouts[member] = AdaptiveTimeout(self._interval, self._first)
+                self._heard[member] = now
 
     def hear(self, member: int, now: int, is_report: bool = False) -> bool:
         """Something has come from a member: a sign of life, and a report is one at regular intervals. True if
@@ -114,68 +120,127 @@ class HeartbeatDetector:
         found = [
             member
             for member, heard in self._heard.items()
-            if now - heard > self._timeouts[member].timeout and member not in self.suspected
+            if now - heard > self.timeout(member) and member not in self.suspected
         ]
         self.suspected |= dict.fromkeys(found, now)
         return found
 
+    def timeout(self, member: int) -> int:
+        """After how long a silence a member is suspected, at present."""
+        if self._fixed is not None:
+            return self._fixed
+        found = self._timeouts.get(member)
+        return found.timeout if found is not None else AdaptiveTimeout(self._interval, self._first).timeout
+
+
+class Diagnosis(NamedTuple):
+    """What has changed: who is suspected now, and who is not any more."""
+
+    suspected: list[int]
+    trusted: list[int]
+
+
+_NOTHING_NEW = Diagnosis([], [])
+
 
 class VCubeDetector:
-    """Tests the members at some places of a cube of `size` places, and learns of the others from them.
+    """Tests some members, and learns of the others from them.
 
-    The driver sends a test to each of `targets`, with a number, passes answers to `on_answer` and calls
-    `on_timeout` if there is none within `timeout`.
+    Members have places on a cube, in the order of their ids. In each round the driver sends a test to each of
+    `targets`. It passes answers to `on_answer`, and calls `on_timeout` if there is none within `timeout`.
+
+    >>> detector = VCubeDetector(0, expected=100)
+    >>> detector.watch(range(8))
+    >>> detector.targets(), detector.on_timeout(4, now=900).suspected, detector.targets()
+    ([1, 2, 4], [4], [1, 2, 4, 5])
     """
 
-    def __init__(self, me: int, size: int, expected: int) -> None:
-        self.me = me
-        self.events = [0] * size
-        """For each place, how often it was found to have changed: an odd number if it is suspected."""
-        dimension = max(1, (size - 1).bit_length())
-        # VCube's order: by the distance from the place opposite.
-        clusters = (((me ^ 1 << bit) ^ near for near in range(1 << bit)) for bit in range(dimension))
-        self._clusters = [[place for place in each if place < size] for each in clusters]
-        self._cluster_of = {place: bit for bit, each in enumerate(self._clusters) for place in each}
-        self._timeouts = [AdaptiveTimeout(expected) for _ in self._clusters]
+    def __init__(self, me: int, expected: int) -> None:
+        self.me, self._expected = me, expected
+        self._ranked: list[int] = [me]
+        self._clusters: list[list[int]] = []
+        self._timeouts: list[AdaptiveTimeout] = []
+        self._events: dict[int, int] = {}
+        """How often a member was found to have changed: an odd number if it is suspected."""
+        self.suspected: dict[int, int] = {}
+        """Who is suspected, and since when."""
 
-    def is_suspected(self, place: int) -> bool:
-        return self.events[place] % 2 == 1
+    def watch(self, members: Collection[int]) -> None:
+        """The members of the group, from now on."""
+        ranked = sorted({self.me, *members})
+        if ranked == self._ranked:
+            return
+        for gone in set(self._ranked).difference(ranked):
+            self._events.pop(gone, None)
+            self.suspected.pop(gone, None)
+        self._ranked, size, place = ranked, len(ranked), ranked.index(self.me)
+        # VCube's order: by the distance from the place opposite.
+        clusters = (
+            [(place ^ 1 << bit) ^ near for near in range(1 << bit)] for bit in range((size - 1).bit_length())
+        )
+        self._clusters = [[ranked[each] for each in places if each < size] for places in clusters]
+        self._timeouts += [
+            AdaptiveTimeout(self._expected) for _ in range(len(self._clusters) - len(self._timeouts))
+        ]
 
     def targets(self) -> list[int]:
         """Whom to test in this round: in each cluster all up to the first that is not suspected, so that
         those who return are noticed."""
         found = []
         for each in self._clusters:
-            for place in each:
-                found.append(place)
-                if not self.is_suspected(place):
+            for member in each:
+                found.append(member)
+                if member not in self.suspected:
                     break
         return found
 
-    def timeout(self, place: int) -> int:
-        """How long to wait for an answer."""
-        return self._timeouts[self._cluster_of[place]].timeout
+    def timeout(self, member: int) -> int:
+        """How long to wait for the answer of one of the targets."""
+        return self._timeouts[self._cluster_of(member)].timeout
 
-    def answer(self) -> list[int]:
+    def _cluster_of(self, member: int) -> int:
+        return (self._place(self.me) ^ self._place(member)).bit_length() - 1
+
+    def _place(self, member: int) -> int:
+        return bisect_left(self._ranked, member)
+
+    def _knows(self, member: int) -> bool:
+        place = self._place(member)
+        return member != self.me and place < len(self._ranked) and self._ranked[place] == member
+
+    def answer(self) -> dict[int, int]:
         """What a member that is tested says."""
-        return list(self.events)
+        return dict(self._events)
 
-    def on_answer(self, place: int, events: Iterable[int], took: int) -> list[int]:
-        """A tested member has answered; returns the places that have become suspected."""
-        number = self._cluster_of[place]
-        self._timeouts[number].add(took)
-        self.events[place] += self.is_suspected(place)
-        found = []
-        for other, count in enumerate(events):
-            if other != place and other != self.me and count > self.events[other]:
-                if count % 2 and not self.is_suspected(other):
-                    found.append(other)
-                self.events[other] = count
+    def on_answer(self, member: int, events: Mapping[int, int], took: int, now: int) -> Diagnosis:
+        """A tested member has answered, perhaps late."""
+        if not self._knows(member):
+            return _NOTHING_NEW
+        self._timeouts[self._cluster_of(member)].add(took)
+        found = Diagnosis([], [])
+        self._note(member, self._events.get(member, 0) + (member in self.suspected), now, found)
+        known = self._events
+        for other, count in events.items():
+            # Hardly anything in an answer is new.
+            if count > known.get(other, 0) and other != member and self._knows(other):
+                self._note(other, count, now, found)
         return found
 
-    def on_timeout(self, place: int) -> list[int]:
-        """A tested member has not answered; returns it if it was not suspected before."""
-        if self.is_suspected(place):
-            return []
-        self.events[place] += 1
-        return [place]
+    def on_timeout(self, member: int, now: int) -> Diagnosis:
+        """A tested member has not answered."""
+        if not self._knows(member) or member in self.suspected:
+            return _NOTHING_NEW
+        found = Diagnosis([], [])
+        self._note(member, self._events.get(member, 0) + 1, now, found)
+        return found
+
+    def _note(self, member: int, count: int, now: int, found: Diagnosis) -> None:
+        if count <= self._events.get(member, 0):
+            return
+        self._events[member] = count
+        if count % 2 == 0:
+            if self.suspected.pop(member, None) is not None:
+                found.trusted.append(member)
+        elif member not in self.suspected:
+            self.suspected[member] = now
+            found.suspected.append(member)

@@ -15,6 +15,7 @@ from antecede.membership.hub import HubMember, SiteOrder
 from antecede.membership.packets import MembershipPacket
 from antecede.membership.phone import Phone
 from antecede.membership.site_packets import SiteDownlink, SitePacket
+from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, Effects, LocalError, Packet, Waiting
 from antecede.protocols.flat import DependencyPacket, MessageBatch
 from antecede.protocols.freescale import Freescale
@@ -86,6 +87,15 @@ class ChangingFreescale(HubMember, kw_only=True):
         phone.give_up(gone)
         return self._follow(phone.effects())
 
+    def abandon(self, now: int) -> Effects:
+        if self.phone is None:
+            return super().abandon(now)
+        if self.phone.phase == Phase.OUTSIDE:
+            self.phone.phase = Phase.ENDED
+        else:
+            self.phone.give_up(set())  # it may have been given a slot
+        return self._follow(self.phone.effects())
+
     # Either
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
@@ -98,7 +108,11 @@ class ChangingFreescale(HubMember, kw_only=True):
         return self._follow(self.phone.effects())
 
     def deliver(self, now: int) -> Delivery | None:
-        return super().deliver(now) if self.phone is None else self.phone.deliver()
+        if self.phone is None:
+            return super().deliver(now)
+        delivery = self.phone.deliver()
+        self.deliveries += delivery is not None
+        return delivery
 
     def pending_effects(self, now: int) -> Effects:
         return super().pending_effects(now) if self.phone is None else self.phone.effects()

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from antecede.membership.freescale import ChangingFreescale
-from antecede.membership.hub import LiveSlot
 from antecede.membership.packets import Counts, MembershipPacket
+from antecede.membership.site import LiveSlot
 from antecede.membership.site_packets import SitePacket
 from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket

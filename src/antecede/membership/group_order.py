@@ -8,7 +8,13 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from antecede.causality import MessageId
-from antecede.membership.group_packets import Cause, Causes, decode_payload, encode_payload
+from antecede.membership.group_packets import (
+    Cause,
+    Causes,
+    RemovedMembers,
+    decode_payload,
+    encode_payload,
+)
 from antecede.membership.group_past import ProcessPast
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import ApplicationData, Content, Counts, Stream
@@ -106,25 +112,33 @@ class GroupOrder(ChangingMember, kw_only=True):
         across = self.past.to_name(self.in_group, self.stream)
         if self.held:
             across[self.in_group] = self.past.of(self.in_group)
-        return super().broadcast(encode_payload(payload, across), now)
+        removed = self.past.removed_to_name(self.in_group, self.stream)
+        return super().broadcast(encode_payload(payload, across, removed), now)
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
         if isinstance(content, ApplicationData) and content.original is not None:
             # It was broadcast first by a member that was removed. What it names still counts.
-            payload, across = decode_payload(content.payload)
-            for group, causes in across.items():
+            named = decode_payload(content.payload)
+            for group, causes in named.across.items():
                 for stream, cause in causes.items():
                     self._add_past(group, stream, cause, set())
+            self._hear_of_removed(named.removed, set())
             across = self.past.to_name(self.in_group, self.stream)
-            content = msgspec.structs.replace(content, payload=encode_payload(payload, across))
-        message = super()._broadcast(content, now)
-        if self.held:
-            self.behind[message] = set(self.held)
-        return message
+            removed = self.past.removed_to_name(self.in_group, self.stream)
+            payload = encode_payload(named.payload, across, removed)
+            content = msgspec.structs.replace(content, payload=payload)
+        return super()._broadcast(content, now)
+
+    def _send_own(self, effects: Effects) -> None:
+        super()._send_own(effects)
+        if self.held and effects.message is not None:
+            self.behind[effects.message] = set(self.held)
 
     def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
         """A message that this member has just broadcast."""
-        self.past.mark_named(self.in_group, self.stream)
+        if content.original is None:
+            # Of what is brought back, others may drop this copy, with what it names.
+            self.past.mark_named(self.in_group, self.stream)
         self._add_own(message)
 
     def _add_own(self, message: MessageId) -> None:
@@ -161,7 +175,7 @@ class GroupOrder(ChangingMember, kw_only=True):
         while self.is_member:
             if self.undelivered:
                 delivery = self.undelivered.pop(0)
-                return Delivery(delivery.message, decode_payload(delivery.payload)[0])
+                return Delivery(delivery.message, decode_payload(delivery.payload).payload)
             for message, held in self.held.items():
                 if not held.behind & self.held.keys() and self._has_all(held.across):
                     return self._give(message, now)
@@ -174,9 +188,11 @@ class GroupOrder(ChangingMember, kw_only=True):
         if not isinstance(content, ApplicationData):
             self._apply(content, message, now)
         elif self._is_new(content.original):
-            payload, across = decode_payload(content.payload)
-            waits_for = set() if self.in_group in across else behind
-            self.held[message] = WaitingMessage(content.original or message, payload, across, waits_for)
+            named = decode_payload(content.payload)
+            waits_for = set() if self.in_group in named.across else behind
+            shown = content.original or message
+            self.held[message] = WaitingMessage(shown, named.payload, named.across, waits_for)
+            self._hear_of_removed(named.removed, self._all_know(content.original is not None))
         else:
             for first, held in self.held.items():
                 if held.message == content.original:
@@ -203,11 +219,16 @@ class GroupOrder(ChangingMember, kw_only=True):
         held = self.held.pop(message)
         for group, causes in held.across.items():
             for stream, cause in causes.items() if group != self.in_group else ():
-                self._add_past(group, stream, cause, {self.stream})
+                self._add_past(group, stream, cause, self._all_know(held.message != message))
         self._add_own(message)
         self.is_stale = True
         self._update(now)
         return Delivery(held.message, held.payload)
+
+    def _all_know(self, is_copy: bool) -> set[Stream]:
+        """The streams in whose groups a message has named something, when it is taken in this group: others
+        may drop a copy."""
+        return set() if is_copy else {self.stream}
 
     def waiting(self) -> list[Waiting]:
         return [
@@ -221,6 +242,32 @@ class GroupOrder(ChangingMember, kw_only=True):
                 if not self._has(group, stream, cause):
                     return MessageId(stream, cause.seq)
         return next(iter(held.behind & self.held.keys()), None)
+
+    # Who was removed
+
+    def _end(self, stream: Stream, last: int) -> None:
+        super()._end(stream, last)
+        if stream in self.removals.removed:
+            self.past.add_removed(self.in_group, stream, last, set())
+
+    def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Stream]) -> None:
+        """The members of these groups do not wait for the removed any more. So if this process is one of
+        them, it is given nothing more there: that might precede what it is given elsewhere."""
+        for group, ends in removed.items():
+            for stream, end in ends.items():
+                self.past.add_removed(group, stream, end, set(named_in))
+        for each in (self, *self.elsewhere):
+            if each.in_group in removed:
+                each._note_own_removal()
+
+    def _note_own_removal(self) -> None:
+        """Whether this member is removed, or was admitted by one that is, beyond the end of its stream."""
+        ends = self.past.ends_of_removed(self.in_group)
+        sponsors = self._whole_chain(self.stream).values()
+        if self.is_member and (
+            self.stream in ends or any(seq > ends.get(sponsor, seq) for sponsor, seq in sponsors)
+        ):
+            self.phase = Phase.REMOVED
 
     # What the process has been given
 

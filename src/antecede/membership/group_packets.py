@@ -23,13 +23,17 @@ class Cause(msgspec.Struct, frozen=True, array_like=True):
 
 Causes = dict[str, dict[Stream, Cause]]
 """By group and stream."""
+RemovedMembers = dict[str, Counts]
+"""By group: the members that were removed, and where their streams end."""
 
 
 class GroupPayload(msgspec.Struct, frozen=True, array_like=True):
     """The payload of a message that names messages of other groups."""
 
     payload: bytes
-    across: Causes
+    across: Causes = {}
+    removed: RemovedMembers = {}
+    """Who was removed from groups. What is named need not be given to them; they may not know yet."""
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -41,8 +45,8 @@ class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """What is in it that somebody may lack."""
     across: Causes
     """What the sponsor has been given, or knows of, in other groups."""
-    waiting: dict[Stream, Counts]
-    """From which message on the applications of members have not been given what is delivered there."""
+    removed: RemovedMembers
+    """See `GroupPayload`."""
 
 
 class GroupJoinRequest(JoinRequest, frozen=True, array_like=True, tag=80):
@@ -50,6 +54,8 @@ class GroupJoinRequest(JoinRequest, frozen=True, array_like=True, tag=80):
 
     past: dict[Stream, Cause] = {}  # noqa: RUF012
     """What it knows of in this group: its sponsor must have all of it."""
+    removed: Counts = {}  # noqa: RUF012
+    """Who was removed from this group, and where their streams end: not to be asked."""
 
 
 _PLAIN, _NAMES = b"\x00", b"\x01"
@@ -57,19 +63,18 @@ _payloads = msgspec.msgpack.Decoder(GroupPayload)
 _snapshots = msgspec.msgpack.Decoder(GroupSnapshot)
 
 
-def encode_payload(payload: bytes, across: Causes) -> bytes:
+def encode_payload(payload: bytes, across: Causes, removed: RemovedMembers) -> bytes:
     """A payload and what it names: one byte more if that is nothing."""
-    return _NAMES + msgspec.msgpack.encode(GroupPayload(payload, across)) if across else _PLAIN + payload
+    if not across and not removed:
+        return _PLAIN + payload
+    return _NAMES + msgspec.msgpack.encode(GroupPayload(payload, across, removed))
 
 
-def decode_payload(data: bytes) -> tuple[bytes, Causes]:
+def decode_payload(data: bytes) -> GroupPayload:
     try:
-        if data[:1] == _PLAIN:
-            return data[1:], {}
-        found = _payloads.decode(data[1:])
+        return GroupPayload(data[1:]) if data[:1] == _PLAIN else _payloads.decode(data[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteError(f"not a message to a group: {error}") from error
-    return found.payload, found.across
 
 
 def decode_snapshot(data: bytes) -> GroupSnapshot:

@@ -4,6 +4,10 @@ For each stream of each group that is the last message that the process has deli
 through others. What everybody has been given is taken out. A message to a group names what no message to it
 has named before.
 
+What everybody has been given but those who were removed is taken out, too. A process that was removed may not
+know it, and still be given messages in that group. So who was removed from which group is named, once, in all
+groups: then it learns that before it is given what follows.
+
 In a fixed group fewer names suffice: a message stands for those that precede it in its group. Here it may be
 lost with a member that is removed, and what precedes it not.
 """
@@ -12,8 +16,8 @@ from __future__ import annotations
 
 import msgspec
 
-from antecede.membership.group_packets import Cause, Causes
-from antecede.membership.packets import Stream
+from antecede.membership.group_packets import Cause, Causes, RemovedMembers
+from antecede.membership.packets import Counts, Stream
 
 
 class PastMessage(msgspec.Struct):
@@ -24,10 +28,21 @@ class PastMessage(msgspec.Struct):
     """The process's own streams in groups of which a message has named it."""
 
 
+class PastRemoval(msgspec.Struct):
+    """A member was removed from a group."""
+
+    end: int
+    """Where its stream ends."""
+    named_in: set[Stream]
+    """As for messages."""
+
+
 class ProcessPast(msgspec.Struct):
     """The past of one process, which the members of its groups share."""
 
     entries: dict[str, dict[Stream, PastMessage]] = msgspec.field(default_factory=dict)
+    removed: dict[str, dict[Stream, PastRemoval]] = msgspec.field(default_factory=dict)
+    """Kept as long as tombstones are: nobody hears that the removed know it."""
 
     def to_name(self, group: str, stream: Stream) -> Causes:
         """What a message to a group must name; `stream` is the process's own there."""
@@ -39,12 +54,23 @@ class ProcessPast(msgspec.Struct):
                     found[each] = causes
         return found
 
+    def removed_to_name(self, group: str, stream: Stream) -> RemovedMembers:
+        """As `to_name`: who was removed from other groups."""
+        found: RemovedMembers = {}
+        for each, entries in self.removed.items():
+            if each != group:
+                ends = {s: entry.end for s, entry in entries.items() if stream not in entry.named_in}
+                if ends:
+                    found[each] = ends
+        return found
+
     def mark_named(self, group: str, stream: Stream) -> None:
         """A message to a group has named all that it must."""
-        for each, entries in self.entries.items():
-            if each != group:
-                for entry in entries.values():
-                    entry.named_in.add(stream)
+        for table in (self.entries, self.removed):
+            for each, entries in table.items():
+                if each != group:
+                    for entry in entries.values():
+                        entry.named_in.add(stream)
 
     def add(self, group: str, stream: Stream, cause: Cause, named_in: set[Stream]) -> None:
         entries = self.entries.setdefault(group, {})
@@ -53,6 +79,16 @@ class ProcessPast(msgspec.Struct):
             entries[stream] = PastMessage(cause, named_in)
         elif known.cause.seq == cause.seq:
             known.named_in |= named_in
+
+    def add_removed(self, group: str, stream: Stream, end: int, named_in: set[Stream]) -> None:
+        entries = self.removed.setdefault(group, {})
+        if stream in entries:
+            entries[stream].named_in |= named_in
+        else:
+            entries[stream] = PastRemoval(end, named_in)
+
+    def ends_of_removed(self, group: str) -> Counts:
+        return {stream: entry.end for stream, entry in self.removed.get(group, {}).items()}
 
     def drop(self, group: str, stream: Stream) -> bool:
         """A stream need not be named any more; whether it would have been."""
@@ -70,6 +106,7 @@ class ProcessPast(msgspec.Struct):
 
     def forget_streams_but(self, streams: set[Stream]) -> None:
         """These are the process's own streams now."""
-        for entries in self.entries.values():
-            for entry in entries.values():
-                entry.named_in &= streams
+        for table in (self.entries, self.removed):
+            for entries in table.values():
+                for entry in entries.values():
+                    entry.named_in &= streams

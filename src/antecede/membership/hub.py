@@ -12,17 +12,20 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.causality.bit_window import OffsetBitmap
-from antecede.membership.backlog import Backlog, BacklogEntry, Fate
+from antecede.membership.backlog import BacklogEntry, Fate
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import (
     ApplicationData,
     Content,
     Counts,
+    Departure,
     ProgressReport,
     Stream,
     Welcome,
     decode_content,
+    in_order,
 )
+from antecede.membership.site import ComingPhone, LiveSlot, Site
 from antecede.membership.site_packets import (
     MoveReady,
     MoveRequest,
@@ -35,7 +38,6 @@ from antecede.membership.site_packets import (
     ReleaseRequest,
     SiteDownlink,
     SitePacket,
-    Slot,
     StableNumber,
     author_id,
 )
@@ -43,7 +45,7 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, Effects, LocalError, Packet, RemoteError, Send
 from antecede.protocols.flat import DependencyPacket, sorted_by_peer
 from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
-from antecede.protocols.freescale.translation import InternalReport, TranslationTable
+from antecede.protocols.freescale.translation import InternalReport
 from antecede.protocols.mbcp import Mbcp
 
 UpPacket = UplinkPacket | InternalAck
@@ -65,72 +67,6 @@ class SiteOrder(Mbcp):
         return DependencyPacket(payload, self.me, seq, sorted_by_peer(named))
 
 
-class LiveSlot(msgspec.Struct):
-    """A phone with a slot."""
-
-    slot: Slot
-    last: int
-    """The number in the slot of its last message."""
-    number: int = 0
-    """The super peer's number of that."""
-    has_sent: bool = False
-    """Whether it has sent something; its first message follows everything that is delivered here."""
-    report: InternalReport = msgspec.field(default_factory=InternalReport)
-    seen: int = 0
-    """In linear time: the last number that it has delivered."""
-    counts: Counts = msgspec.field(default_factory=dict)
-    """In linear time: what it has delivered of each stream."""
-    release_at: Counts | None = None
-    """If it moves: what must be delivered here before it is released."""
-
-
-class ComingPhone(msgspec.Struct):
-    """A phone that moves here."""
-
-    slot: Slot
-    last: int
-    number: int
-    """The last number when its slot was reserved."""
-    kept: list[tuple[MessageId, SiteDownlink]] = msgspec.field(default_factory=list)
-    """What was numbered since then."""
-    has: PhoneArrival | None = None
-    """What it was released with."""
-
-
-class Site(msgspec.Struct):
-    """The phones of a super peer, by address, and the numbers of messages."""
-
-    number: int = 0
-    slots: dict[int, LiveSlot] = msgspec.field(default_factory=dict)
-    coming: dict[int, ComingPhone] = msgspec.field(default_factory=dict)
-    free: dict[Slot, int] = msgspec.field(default_factory=dict)
-    """Slots that were retired, and the last number used in each."""
-    used: int = 0
-    """How many slots there have been."""
-    refused: dict[int, int] = msgspec.field(default_factory=dict)
-    """By address: phones that were expelled, and the last message that was accepted from each."""
-    table: TranslationTable = msgspec.field(default_factory=TranslationTable)
-    latest: dict[Stream, int] = msgspec.field(default_factory=dict)
-    """The number of the last message of each stream; of this member's own, without its phones."""
-    causes: set[int] = msgspec.field(default_factory=set)
-    """The numbers that this member's own next message depends on immediately."""
-    unstable: list[tuple[int, MessageId]] = msgspec.field(default_factory=list)
-    requests: list[tuple[int, Backlog]] = msgspec.field(default_factory=list)
-    """Phones that want a slot and the application's state."""
-
-    def take_slot(self) -> tuple[Slot, int]:
-        if self.free:
-            slot = min(self.free)
-            return slot, self.free.pop(slot)
-        self.used += 1
-        return self.used, 0
-
-    def clean_up(self) -> None:
-        reports = [each.report for each in self.slots.values()]
-        reports += [InternalReport(each.number) for each in self.coming.values()]
-        self.table.clean_up([*reports, InternalReport(self.number, self.causes)], self.number)
-
-
 class HubMember(ChangingMember, kw_only=True):
     """A member that may have phones."""
 
@@ -150,17 +86,23 @@ class HubMember(ChangingMember, kw_only=True):
             raise LocalError("deliver first: the snapshot would lack what counts as delivered")
         slot, last = site.take_slot()
         site.slots[address] = LiveSlot(slot, last, report=InternalReport(site.number))
-        chain = self._admission_chain(self.stream)
-        nothing = OffsetBitmap()
         self._send(
             address,
             PhoneWelcome(
-                self.stream, slot, last, site.number, nothing, site.number, chain, self._unstable(), snapshot
+                self.stream,
+                slot,
+                last,
+                site.number,
+                OffsetBitmap(),
+                site.number,
+                self._whole_chain(self.stream),
+                self._unstable(),
+                snapshot,
+                self.order.delivered[self.stream],
             ),
         )
         for backlog in backlogs:
-            self.backlog.entries += backlog.entries
-            self.backlog.admissions |= backlog.admissions
+            self.backlog.add(backlog)
         self._update(now)
         return self._effects()
 
@@ -195,14 +137,37 @@ class HubMember(ChangingMember, kw_only=True):
         is_empty = not (site.slots or site.coming or site.requests or self.backlog.entries)
         return is_empty and super().may_leave()
 
+    def _departure(self, others: set[Stream]) -> Departure:
+        accepted = self.authors.get(self.stream, {})
+        expelled = {slot: accepted.get(slot, 0) for slot in self.site.retired_for_good()}
+        return Departure(in_order(others), expelled)
+
+    def _on_departure(self, departure: Departure, message: MessageId) -> None:
+        super()._on_departure(departure, message)
+        self.authors[message.origin] = {**departure.expelled, 0: message.seq}
+
     def leave(self, now: int) -> Effects:
         if self.is_member and not self.may_leave() and not self._unclosed():
             raise LocalError("its phones have to move or leave first")
         return super().leave(now)
 
     def report(self, now: int) -> Effects:
-        site = self.site
         sends = super().report(now).sends
+        return Effects((*sends, *self.tell_stable(now).sends))
+
+    def has_stable(self) -> bool:
+        """Whether phones can be told that something more is stable. O(members)."""
+        if not self.is_member or not self.site.unstable:
+            return False
+        stream, seq = self.site.unstable[0][1]
+        return stream not in self.order.delivered or self._is_stable(
+            stream, seq, self.progress.of(self._required())
+        )
+
+    def tell_stable(self, now: int) -> Effects:
+        """Tell the phones up to which number everything is stable."""
+        site = self.site
+        sends: tuple[Send, ...] = ()
         if self.is_member:
             others, delivered = self.progress.of(self._required()), self.order.delivered
             last = 0
@@ -213,7 +178,8 @@ class HubMember(ChangingMember, kw_only=True):
                 last = number
                 del site.unstable[0]
             if last and site.slots:
-                sends += (Send(tuple(sorted(site.slots)), StableNumber(last)),)
+                stable = StableNumber(last, delivered[self.stream])
+                sends = (Send(tuple(sorted(site.slots)), stable),)
             site.clean_up()
         return Effects(sends)
 
@@ -281,8 +247,11 @@ class HubMember(ChangingMember, kw_only=True):
         if entry.is_lost or entry.author is None or entry.author[1] == 0:
             return super()._fate(entry)
         stream, slot = entry.author
-        if entry.original.seq <= self.authors.get(stream, {}).get(slot, 0):
+        last = self.authors.get(stream, {})
+        if entry.original.seq <= last.get(slot, 0):
             return Fate.DELIVERED
+        if 0 in last:  # the super peer has left: only phones that it had expelled may have sent it more
+            return Fate.LOST if slot in last else Fate.DELIVERED
         if self._end_of(stream) is not None:
             return Fate.LOST
         if stream in self.order.delivered:
@@ -398,10 +367,11 @@ class HubMember(ChangingMember, kw_only=True):
             return
         slot, last = site.take_slot()
         site.coming[link] = ComingPhone(slot, last, site.number)
-        chain = self._admission_chain(self.stream)
-        # Everybody has all of the streams that this member has called done, and may have forgotten them.
-        announced, delivered = self.progress.announced, self.order.delivered
-        counts = {each: count for each, count in delivered.items() if each not in announced}
+        chain = self._whole_chain(self.stream)
+        # Everybody has all of the streams that are done here. Whoever has heard so may have forgotten them:
+        # in a report to everyone, in a welcome, or in the report that a new member is sent.
+        done, delivered = self._all_have(), self.order.delivered
+        counts = {each: count for each, count in delivered.items() if each not in done}
         self._send(link, MoveReady(self.stream, slot, last, counts, chain))
 
     def _on_phone_leave(self, link: int, packet: PhoneLeave) -> None:
@@ -422,10 +392,16 @@ class HubMember(ChangingMember, kw_only=True):
         self.site.clean_up()
 
     def _has_delivered(self, counts: Counts, done: Collection[Stream] = ()) -> bool:
-        delivered = self.order.delivered
+        """Whether so much is delivered here. The streams must be known, too, even if nothing is in them:
+        whoever was removed and does not know it learns that before it knows newer members."""
+        known = self.order.delivered
         return all(
-            delivered.get(stream, 0) >= count for stream, count in counts.items() if stream not in done
+            stream in done or (stream in known and known[stream] >= count) for stream, count in counts.items()
         )
+
+    def _all_have(self) -> frozenset[Stream]:
+        """The streams that everybody has completely."""
+        return in_order(self.progress.done)
 
     def _update(self, now: int) -> None:
         super()._update(now)
@@ -434,8 +410,7 @@ class HubMember(ChangingMember, kw_only=True):
             if place.release_at is not None and self._has_delivered(place.release_at):
                 self._retire(address)
                 site.free[place.slot] = place.last
-                done = frozenset(self.progress.announced)
-                self._send(address, PhoneReleased(dict(self.order.delivered), done))
+                self._send(address, PhoneReleased(dict(self.order.delivered), self._all_have()))
         for address, coming in list(site.coming.items()):
             if coming.has is not None and self._has_delivered(coming.has.counts, coming.has.done):
                 self._let_in(address, coming, coming.has.counts)
@@ -444,16 +419,28 @@ class HubMember(ChangingMember, kw_only=True):
         """A phone that was released has what this member has, and what it lacks is here."""
         site = self.site
         del site.coming[address]
+        self.is_stale = True
         lacks = [down for (stream, seq), down in coming.kept if seq > has.get(stream, 0)]
         lacking = {down.number for down in lacks}
         skipped = OffsetBitmap.from_numbers({down.number for _, down in coming.kept} - lacking)
         site.slots[address] = LiveSlot(coming.slot, coming.last, report=InternalReport(coming.number))
         self._send(
             address,
-            PhoneWelcome(self.stream, coming.slot, coming.last, coming.number, skipped, site.number, {}),
+            PhoneWelcome(
+                self.stream,
+                coming.slot,
+                coming.last,
+                coming.number,
+                skipped,
+                site.number,
+                {},
+                last=self.order.delivered[self.stream],
+            ),
         )
         for down in lacks:
             self._send(address, down)
+        if not site.unstable:  # what it brings is stable, and nobody would tell it later
+            self._send(address, StableNumber(site.number, self.order.delivered[self.stream]))
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         """While a phone is coming, no stream is called done: its former super peer would forget it, and
@@ -463,10 +450,17 @@ class HubMember(ChangingMember, kw_only=True):
             return report
         return msgspec.structs.replace(report, done=frozenset({*self.progress.announced, *forgotten}))
 
+    def withholds_done(self) -> bool:
+        return bool(self.site.coming)
+
     def _forget(self, stream: Stream) -> None:
-        is_removed = stream in self.removals.removed
+        """Nothing while a phone is coming, either: it may have been released with the counts of a stream that
+        its former super peer had not called done yet."""
+        if self.site.coming:
+            return
         super()._forget(stream)
         self.site.table.drop_stream(stream)
         self.site.latest.pop(stream, None)
-        if not is_removed:
+        # Phones of a removed member may return with more, and so may those that one that left had expelled.
+        if stream not in self.tombstones and self.authors.get(stream, {}).keys() <= {0}:
             self.authors.pop(stream, None)

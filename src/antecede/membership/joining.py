@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from antecede.causality import MessageId
 from antecede.membership.packets import (
     AdmitMember,
     Disowning,
     JoinRequest,
     NobodyHere,
-    ProgressReport,
     Stream,
     Welcome,
     admitted_stream,
     in_order,
 )
 from antecede.membership.progress import KnownProgress
+from antecede.membership.receiving import is_direct
 from antecede.membership.removal import Removals
 from antecede.membership.returning import ReturningMember
 from antecede.membership.state import Phase, ViewChange
@@ -83,10 +85,11 @@ class JoiningMember(ReturningMember, kw_only=True):
     def _greet(self) -> None:
         """Tell others how this member was admitted, before they have a message of it, if they may not know
         its sponsor: should both be gone, nobody else can say that they never were members."""
-        chain = self._admission_chain(self.stream)
-        if len(chain) > 1:
-            greeting = ProgressReport(self.stream, {self.stream: 0}, {}, frozenset(), admissions=chain)
-            self.outbox.append(Send(self._other_addresses(), greeting))
+        greeting = self._report()
+        if len(greeting.admissions) > 1:
+            self.outbox.append(
+                Send(self._other_addresses(), msgspec.structs.replace(greeting, done=frozenset()))
+            )
 
     def _adopt(self, welcome: Welcome) -> None:
         """Take over the messages that the sponsor held, or had delivered and did not know to be stable."""
@@ -113,7 +116,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         counts, known = dict(order.delivered), self._known()
         admission = AdmitMember(stream, address, counts, contact)
         message = self._broadcast(admission, now)
-        packets = [entry.packet for _, entry in self._in_order_of_arrival()]
+        packets = [entry.packet for entry in self._in_causal_order()]
         self._on_admission(admission, message, now, is_sponsor=True)
         welcome = Welcome(
             stream=stream,
@@ -146,7 +149,7 @@ class JoiningMember(ReturningMember, kw_only=True):
             return  # removed or disowned before
         if stream not in order.delivered:
             order.add_peer(stream)
-        self.progress.admit(stream, admission.counts, message.origin, self.ends)
+        self.progress.admit(stream, admission.counts)
         self.admissions[stream] = message
         if admission.contact:
             self.contacts[stream] = admission.contact
@@ -172,9 +175,11 @@ class JoiningMember(ReturningMember, kw_only=True):
     def _owed_to(self, stream: Stream, admission: AdmitMember) -> list[Packet]:
         """What this member must send to a new one. From now on it is sent everything."""
         known = admission.counts.get(self.stream, 0)
-        own = {} if self.order.relays else self.unstable.get(self.stream, {})
-        packets = dict.fromkeys(own[seq].packet for seq in sorted(own) if seq > known)
-        return [self._decode_message(data) for data in packets]
+        own = self.unstable.get(self.stream, {})
+        owed = dict.fromkeys(own[seq].packet for seq in sorted(own) if seq > known)
+        packets = [self._decode_message(data) for data in owed]
+        # Where members forward messages, they forward to the new one, too: all but those that nobody does.
+        return [packet for packet in packets if not self.order.relays or is_direct(packet)]
 
     # Incarnations that never started
 
@@ -186,6 +191,7 @@ class JoiningMember(ReturningMember, kw_only=True):
 
     def _on_nobody(self, link: int, packet: NobodyHere, now: int) -> None:
         stream = self.stream_at.get(link)
+        self.requests = [each for each in self.requests if each != link]
         if stream is None or stream not in self.addresses or not self.is_member:
             return
         if packet.has_started:

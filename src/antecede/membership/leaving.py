@@ -30,7 +30,7 @@ class LeavingMember(JoiningMember, kw_only=True):
         if not self.may_leave():
             raise LocalError("only a member can leave, and not while it takes part in a removal")
         others = self.view - {self.stream}
-        message = self._broadcast(Departure(in_order(others)), now)
+        message = self._broadcast(self._departure(others), now)
         self.changes.append(ViewChange("leave", self.stream, message))
         self.phase = Phase.LEAVING
         self.awaiting, self.sent_to, self.ended = others, set(others), set(self.ends)
@@ -39,6 +39,9 @@ class LeavingMember(JoiningMember, kw_only=True):
             self.outbox.append(Send(to, Farewell(self.stream)))
         self._go_if_possible()
         return self._effects(message)
+
+    def _departure(self, others: set[Stream]) -> Departure:
+        return Departure(in_order(others))
 
     def _go_if_possible(self) -> None:
         """A member that has left goes when every member has all of its messages. Until then it supplies
@@ -51,13 +54,16 @@ class LeavingMember(JoiningMember, kw_only=True):
             case FetchRequest():
                 self._on_fetch(link, packet)
             case DepartureConfirmed():
-                self.awaiting.update(packet.view)
+                self.awaiting.update(packet.view.keys() - {self.stream})
                 self.addresses |= packet.view
                 self.contacts |= packet.contacts
                 self.ended |= {packet.member, *packet.ended}
                 if packet.member in packet.view:
                     # A member: others that were have left or were removed, perhaps long ago.
                     self.ended |= self.sent_to - packet.view.keys()
+                if packet.is_forgotten:
+                    # Also by members of which this one has heard only here, and who are forgotten by now.
+                    self.ended |= self.awaiting
                 self._go_if_possible()
             case ProgressReport() if not packet.has_left:
                 # Perhaps from a member of which this one does not know.
@@ -86,6 +92,15 @@ class LeavingMember(JoiningMember, kw_only=True):
         """The member at an address needs nothing more of this one, which has left."""
         self.ended |= {each for each, address in self.addresses.items() if address == link}
         self._go_if_possible()
+
+    def be_forgotten(self, cut: int | None) -> Effects:
+        """A member says that everyone has closed the stream of this one, and nobody knows it any more. `cut`
+        is where it was closed, if it was removed and that is still known."""
+        if self.phase == Phase.LEAVING and (cut is None or cut >= self.order.delivered[self.stream]):
+            self.phase = Phase.ENDED
+        elif self.phase in (Phase.MEMBER, Phase.LEAVING):
+            self.phase = Phase.REMOVED
+        return self._effects()
 
     def _on_removed_notice(self, link: int, notice: RemovedNotice) -> None:
         if notice.stream != self.stream:
@@ -121,4 +136,5 @@ class LeavingMember(JoiningMember, kw_only=True):
         have_it = (member for member, known in self.progress.known.items() if stream in known.closed)
         ended = in_order({*self.ends, *self.removals.removed, *self.tombstones, *have_it})
         contacts = {each: self.contacts[each] for each in self.addresses if each in self.contacts}
-        return DepartureConfirmed(self.stream, dict(self.addresses), ended, contacts)
+        is_forgotten = stream not in self.order.delivered and stream not in self.tombstones
+        return DepartureConfirmed(self.stream, dict(self.addresses), ended, contacts, is_forgotten)

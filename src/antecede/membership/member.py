@@ -37,12 +37,22 @@ from antecede.membership.packets import (
     Stream,
     Welcome,
     decode_content,
+    is_sent_directly,
 )
 from antecede.membership.state import Phase
-from antecede.membership.view_flooding import LinkRequest
-from antecede.protocols.base import NO_EFFECTS, Delivery, Effects, LocalError, Packet, Send, Waiting
+from antecede.membership.view_flooding import UNNUMBERED, LinkRequest, UnnumberedPacket
+from antecede.protocols.base import (
+    NO_EFFECTS,
+    Delivery,
+    Effects,
+    LocalError,
+    Packet,
+    RemoteError,
+    Send,
+    Waiting,
+)
 
-_SIGNED = (ProgressReport, LinkRequest)
+_SIGNED = (ProgressReport, LinkRequest, UnnumberedPacket)
 """Packets that say who has sent them, which the receiver may not know by its address yet."""
 
 
@@ -137,7 +147,8 @@ class ChangingMember(LeavingMember, kw_only=True):
             return False
         self.deliveries += 1
         origin, seq = delivery.message
-        self.unstable[origin][seq].place = self.deliveries
+        if seq != UNNUMBERED:
+            self.unstable[origin][seq].place = self.deliveries
         self._take(decode_content(delivery.payload), delivery, now)
         self._update(now)
         return True
@@ -209,6 +220,8 @@ class ChangingMember(LeavingMember, kw_only=True):
             end = self.ends.get(source, self.tombstones.get(source))
             if end is not None:
                 self._send(link, self._answer_removed(source, end, packet))
+        elif isinstance(packet, UnnumberedPacket):
+            self._receive_unnumbered(packet, now)
         elif isinstance(packet, self.order.control_packets):
             if source in self.addresses:
                 self._on_link_packet(source, packet)
@@ -224,6 +237,14 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._receive_control(link, source, packet, now)
         else:
             self._receive_packet(link, source, packet, now)
+
+    def _receive_unnumbered(self, packet: UnnumberedPacket, now: int) -> None:
+        if not is_sent_directly(decode_content(packet.payload)):
+            raise RemoteError("a message without a number that is no report on removed streams")
+        if self.is_member and packet.member not in self.ends:
+            self.order.receive_directly(packet, now)
+            if packet.member not in self.order.delivered:
+                self._refuse_void()
 
     def _answer_removed(self, stream: Stream, end: int, packet: Packet) -> Packet:
         """One that had left before, and of which nothing is lost, has not to return."""
@@ -251,6 +272,9 @@ class ChangingMember(LeavingMember, kw_only=True):
         member = report.member
         if report.has_left and (member in self.ends or self._is_forgotten(report)):
             self._send(link, self._confirmation(member))  # perhaps once more: others may have ended since
+            if member not in self.ends:
+                for table in (self.early, self.early_requests, self.progress.pending):
+                    table.pop(member, None)  # it did not know, and has sent what everybody has had
             return
         self.progress.receive(report)
         self.heard[member] = report.delivered
@@ -274,8 +298,8 @@ class ChangingMember(LeavingMember, kw_only=True):
     # What follows from whatever happened
 
     def _update(self, now: int) -> None:
-        if self.progress.pending and self.progress.apply(self.order.delivered, self.ends):
-            self.is_stale = True
+        if self.progress.pending:
+            self.is_stale |= self.progress.apply(self.order.delivered, self.ends, self.admissions)
         if self.removals.removed:
             self._close_removed()
         if self.is_stale:

@@ -10,6 +10,10 @@ is one of a group that the process is not in.
 - The sponsor says what it knows of in other groups. The process starts once its members there have been given
   that. Until then it delivers nothing that follows what the snapshot may lack.
 - It joins one group at a time: two snapshots might each lack a cause of the other.
+- Sponsors may wait for each other, or all be gone. So a process that waits for long goes on in its other
+  groups, and asks for a snapshot with what it is given there. One that lacks some of it is refused; the
+  process asks again at another address, as if there had been no answer.
+- Who was removed from a group is told in the others: a process that does not know it yet learns it there.
 - Members report what waits. A stream is forgotten when nothing of it waits anywhere; then members tell their
   other groups, where it is not named any more.
 
@@ -30,6 +34,7 @@ from antecede.membership.group_packets import (
     Cause,
     GroupJoinRequest,
     GroupSnapshot,
+    RemovedMembers,
     decode_payload,
     decode_snapshot,
 )
@@ -39,7 +44,9 @@ from antecede.membership.packets import (
     GroupReport,
     JoinRequest,
     MembershipPacket,
+    NobodyHere,
     ProgressReport,
+    RemovedNotice,
     Stream,
     Welcome,
     decode_content,
@@ -61,7 +68,13 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
     packets: ClassVar[Any] = Mbcp.packets | MembershipPacket | GroupJoinRequest | GroupReport
 
     known: dict[Stream, Cause] = msgspec.field(default_factory=dict)
-    """While it joins: what the process knew of in this group when it asked."""
+    """While it joins: what the process knew of in this group when it asked, and the snapshot must have."""
+    contact: int = -1
+    """While it joins: whom it has asked."""
+    is_late: bool = False
+    """While it joins: whether it has waited for an answer since another member of the process reported."""
+    has_refused: bool = False
+    """Whether it has refused a snapshot; there will be no other at this address."""
     welcome: tuple[int, bytes] | None = None
     """While it waits to start: from where, and the packet."""
     asking: dict[int, dict[Stream, Cause]] = msgspec.field(default_factory=dict)
@@ -82,9 +95,29 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                 raise LocalError(f"the process is in group {self.in_group}")
         super().join(contact, now)
         self.outbox.clear()
-        self.known = self.past.of(self.in_group)
-        self._send(contact, GroupJoinRequest(self.me, self.known))
+        self.known, self.contact = self.past.of(self.in_group), contact
+        self._ask()
         return self._effects()
+
+    def _ask(self) -> None:
+        removed = self.past.ends_of_removed(self.in_group)
+        self._send(self.contact, GroupJoinRequest(self.me, self.known, removed))
+
+    def _go_on_elsewhere(self) -> None:
+        """While it joins: what waits in other groups is given after all, if there is no answer for long."""
+        if self.phase != Phase.JOINING or self.welcome is not None or self.has_refused:
+            return
+        if not self.is_late:
+            self.is_late = True
+            return
+        before = self.known
+        for each in self.elsewhere:
+            for held in each.held.values():
+                for stream, cause in held.across.get(self.in_group, {}).items():
+                    if stream not in self.known or self.known[stream].seq < cause.seq:
+                        self.known = self.known | {stream: cause}
+        if self.known is not before:
+            self._ask()
 
     def abandon(self, now: int) -> Effects:
         effects = super().abandon(now)
@@ -94,8 +127,15 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return Effects((*effects.sends, *self._effects().sends))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        if self.has_refused and self.phase == Phase.JOINING:
+            if not isinstance(packet, NobodyHere | RemovedNotice | JoinRequest):
+                self._answer_nobody(link)
+            return self._effects()
         if isinstance(packet, Welcome) and self.phase == Phase.JOINING and self.welcome is None:
             decode_snapshot(packet.snapshot)
+            if not self._has_what_is_known(packet):
+                self._refuse(link)
+                return self._effects()
             self.welcome = link, self.encode(packet)
             for each in self.elsewhere:
                 if each.phase == Phase.JOINING and each.in_group == self.in_group:
@@ -103,6 +143,14 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             self._start(now)
             return self._effects()
         return super().receive(link, packet, now)
+
+    def _refuse(self, link: int) -> None:
+        """Nobody will be at this address. All who take it for a member's hear that at once: whoever has
+        admitted it may be removed, and others wait for its report on that."""
+        self.has_refused = True
+        for each in sorted({link, *(source for source, _ in self.before_welcome)}):
+            self._answer_nobody(each)
+        self.before_welcome = []
 
     def refresh(self, now: int) -> Effects:
         """The process was given a message in another of its groups, or is not in it any more."""
@@ -129,14 +177,15 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                 self._add_past(group, stream, cause, set())
         welcome = msgspec.structs.replace(welcome, snapshot=start.state)
         self.outbox += super().receive(link, welcome, now).sends
-        for member, counts in start.waiting.items():
-            if member in self.progress.known:
-                self.progress.known[member].waiting = dict(counts)
         self.past.forget_streams_but({each.stream for each in (self, *self.elsewhere) if each.is_member})
+        self._hear_of_removed(start.removed, set())
+        self._note_own_removal()
 
     def _receive_as_member(self, link: int, packet: Packet, now: int) -> None:
         if isinstance(packet, JoinRequest):
-            if self.is_member and packet.address == link:
+            if isinstance(packet, GroupJoinRequest) and packet.removed:
+                self._hear_of_removed({self.in_group: packet.removed}, set())
+            if self.is_member and packet.address == link and link not in self.stream_at:
                 self.asking[link] = dict(packet.past) if isinstance(packet, GroupJoinRequest) else {}
             return
         super()._receive_as_member(link, packet, now)
@@ -155,26 +204,24 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             self.requests = [each for each in self.requests if each != address]
             return NO_EFFECTS
         self.asking.pop(address, None)
-        waiting = {member: known.waiting for member, known in self.progress.known.items() if known.waiting}
         past, across = self.past.of(self.in_group), self.past.without(self.in_group)
-        start = GroupSnapshot(snapshot, past, across, waiting)
+        removed = {group: self.past.ends_of_removed(group) for group in self.past.removed}
+        start = GroupSnapshot(snapshot, past, across, removed)
         return super().sponsor(address, msgspec.msgpack.encode(start), now, contact)
 
     def _will_start_with(self, stream: Stream, cause: Cause) -> bool:
         """Whether a message is in the snapshot that this process waits for."""
         if self.welcome is None:
-            return stream in self.known and cause.seq <= self.known[stream].seq
+            is_known = stream in self.known and cause.seq <= self.known[stream].seq
+            return is_known or self.has_refused
         welcome = self.decode(self.welcome[1])
         if not isinstance(welcome, Welcome):
             raise LocalError("what waits is not a welcome")
+        return _starts_with(welcome, stream, cause)
 
-        def end_of(each: Stream) -> int | None:
-            end = welcome.cuts.get(each)
-            if end is not None and welcome.delivered.get(each, 0) >= end:
-                return end
-            return welcome.tombstones.get(each)
-
-        return is_settled(stream, cause, welcome.delivered, end_of)
+    def _has_what_is_known(self, welcome: Welcome) -> bool:
+        known = self.past.of(self.in_group)
+        return all(_starts_with(welcome, stream, cause) for stream, cause in known.items())
 
     # Leaving and returning
 
@@ -184,7 +231,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
     def _fate(self, entry: BacklogEntry) -> Fate:
         """What is brought back is given to the application at once, after what precedes it."""
         found = super()._fate(entry)
-        if found is Fate.LOST and (self.held or not self._has_all(decode_payload(entry.payload)[1])):
+        if found is Fate.LOST and (self.held or not self._has_all(decode_payload(entry.payload).across)):
             return Fate.OPEN
         return found
 
@@ -198,22 +245,31 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             self._consider_requests()
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
-        plain = super()._report(forgotten)
+        ordinary = super()._report(forgotten)
         gone = {group: frozenset(streams) for group, streams in self.to_report.items()}
-        fields = {name: getattr(plain, name) for name in plain.__struct_fields__}
-        return GroupReport(**fields, waiting=self._waiting_from(), gone=gone)
+        removed = {group: self.past.ends_of_removed(group) for group in self.past.removed} if gone else {}
+        return _group_report(ordinary, self._waiting_from(), gone, removed)
 
     def _known(self) -> dict[Stream, ProgressReport]:
-        return super()._known() | {self.stream: super()._report()}
+        """A new member must not take what waits somewhere for given there, not even when it starts."""
+        known = super()._known()
+        for member, each in self.progress.known.items():
+            if each.waiting:
+                known[member] = _group_report(known[member], each.waiting)
+        return known
 
     def report(self, now: int) -> Effects:
         effects = super().report(now)
         if self.is_member:
             self.to_report = {}
+            for each in self.elsewhere:
+                each._go_on_elsewhere()
         return effects
 
     def _on_progress(self, link: int, report: ProgressReport) -> None:
         super()._on_progress(link, report)
+        if isinstance(report, GroupReport) and report.removed:
+            self._hear_of_removed(report.removed, set())
         if isinstance(report, GroupReport) and report.gone:
             self.reported_gone.append((report.member, report.delivered.get(report.member, 0), report.gone))
 
@@ -257,4 +313,28 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         content = decode_content(packet.payload)
         if not isinstance(content, ApplicationData):
             return 0
-        return sum(map(len, decode_payload(content.payload)[1].values()))
+        named = decode_payload(content.payload)
+        names = sum(map(len, named.across.values()))
+        return names + sum(map(len, named.removed.values()))
+
+
+def _group_report(
+    ordinary: ProgressReport,
+    waiting: Counts,
+    gone: dict[str, frozenset[Stream]] | None = None,
+    removed: RemovedMembers | None = None,
+) -> GroupReport:
+    fields = {name: getattr(ordinary, name) for name in ordinary.__struct_fields__}
+    return GroupReport(**fields, waiting=waiting, gone=gone or {}, removed=removed or {})
+
+
+def _starts_with(welcome: Welcome, stream: Stream, cause: Cause) -> bool:
+    """Whether a message is in the snapshot of a welcome, or will never be given to anybody."""
+
+    def end_of(each: Stream) -> int | None:
+        end = welcome.cuts.get(each)
+        if end is not None and welcome.delivered.get(each, 0) >= end:
+            return end
+        return welcome.tombstones.get(each)
+
+    return is_settled(stream, cause, welcome.delivered, end_of)

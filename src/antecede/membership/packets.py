@@ -31,6 +31,10 @@ def admitted_stream(address: int, admission: MessageId) -> Stream:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little") | _JOINED
 
 
+def is_founder(stream: Stream) -> bool:
+    return stream < _JOINED
+
+
 Counts = dict[Stream, int]
 """How many messages of each stream; none of a stream that is not in it."""
 
@@ -72,6 +76,9 @@ class Departure(msgspec.Struct, frozen=True, tag="leave", array_like=True):
 
     sent_to: frozenset[Stream]
     """Whom it is sent to by its member itself; others have to fetch it."""
+    expelled: Counts = msgspec.field(default_factory=dict)
+    """If it is a super peer's: by slot, the last message that it has broadcast for each phone that it had
+    expelled. All that its other phones have sent it is in its stream."""
 
 
 class Removal(msgspec.Struct, frozen=True, tag="remove", array_like=True):
@@ -118,6 +125,12 @@ def decode_content(payload: bytes) -> Content:
         raise RemoteError(f"not the content of a message: {error}") from error
 
 
+def is_sent_directly(content: Content) -> bool:
+    """Whether a message is sent to everyone by its member itself, also where others are forwarded: a removal
+    waits for the reports of all, and there are as many packets either way."""
+    return isinstance(content, FlushReport)
+
+
 # Packets that are not broadcast. Links carry them in FIFO order with messages.
 
 
@@ -154,6 +167,8 @@ class GroupReport(ProgressReport, frozen=True, array_like=True, tag=81):
     """From which message of each stream on the application has not been given what is delivered."""
     gone: dict[str, frozenset[Stream]] = {}  # noqa: RUF012
     """Streams of other groups that nobody has to name any more."""
+    removed: dict[str, Counts] = {}  # noqa: RUF012
+    """Who was removed from groups and may not know that these are gone, and where their streams end."""
 
     def waiting_from(self) -> Counts:
         return self.waiting
@@ -172,6 +187,8 @@ class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
     """Those who need it no more."""
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
     """Of those in `view`."""
+    is_forgotten: bool = False
+    """Whether the sender has forgotten the receiver's stream: then everyone has closed it."""
 
 
 class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
@@ -195,12 +212,13 @@ class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     addresses: Counts
     """Of the members of the view."""
     messages: list[bytes]
-    """What the sponsor holds, or has delivered and does not know to be stable: packets of its protocol."""
+    """What the sponsor has delivered and does not know to be stable, in that order, and then what it holds:
+    packets of its protocol."""
     removed: frozenset[Stream]
     cuts: Counts
     done: frozenset[Stream]
     flushes: dict[Stream, FlushReport]
-    progress: dict[Stream, ProgressReport]
+    progress: dict[Stream, ProgressReport | GroupReport]
     admissions: dict[Stream, MessageId]
     unstable_admissions: dict[Stream, MessageId]
     tombstones: Counts

@@ -123,7 +123,11 @@ class Phone(msgspec.Struct):
     retained: list[RetainedByPhone] = msgspec.field(default_factory=list)
     brought: Backlog = msgspec.field(default_factory=Backlog)
     """What it brought from its former life, and who was admitted by which message since then."""
+    last: int = 0
+    """The last message of its super peer's stream when that said what is stable."""
     snapshot: bytes | None = None
+    quitting: set[int] = msgspec.field(default_factory=set)
+    """Super peers that were asked for a slot and then told that it is not wanted; until they answer."""
     outbox: list[Send] = msgspec.field(default_factory=list)
 
     # What the application and its driver do
@@ -144,7 +148,7 @@ class Phone(msgspec.Struct):
     def may_move(self, hub: int) -> bool:
         is_idle = self.coming is None and self.here is not None and self.contact == self.here.hub
         is_idle = is_idle and not self.is_giving_up
-        return self.phase == Phase.MEMBER and is_idle and hub != self.contact
+        return self.phase == Phase.MEMBER and is_idle and hub != self.contact and hub not in self.quitting
 
     def may_leave(self) -> bool:
         return self.here is not None and self.may_move(-1)
@@ -171,6 +175,11 @@ class Phone(msgspec.Struct):
             self._send(here.hub, PhoneLeave(here.peer.sent))
         else:
             self._end()
+
+    def quit(self, hub: int) -> None:
+        """The slot that a super peer was asked for is not wanted any more."""
+        self.quitting.add(hub)
+        self._send(hub, PhoneLeave(0))
 
     def _end(self) -> None:
         queued = {packet.message_ids()[0] for packet in self.queue}
@@ -211,7 +220,11 @@ class Phone(msgspec.Struct):
         """What a new life of this phone is to bring back, in the order in which it was received."""
         entries = [*self.brought.entries, *(each.entry for each in self.retained)]
         found = {entry.original: entry for entry in entries}
-        return Backlog(list(found.values()), dict(self.brought.admissions))
+        backlog = Backlog(list(found.values()))
+        backlog.add(Backlog([], self.brought.admissions, self.brought.awaited))
+        if self.here is not None:
+            backlog.add(Backlog(awaited={self.here.stream: self.last}))
+        return backlog
 
     # Receiving
 
@@ -230,6 +243,7 @@ class Phone(msgspec.Struct):
                 self.is_released = True
                 self._send(coming.hub, PhoneArrival(packet.counts, packet.done))
         elif isinstance(packet, StableNumber):
+            self.last = packet.last
             self.retained = [each for each in self.retained if not 0 < each.number <= packet.number]
         else:
             if isinstance(packet, NumberAssignment):
@@ -247,6 +261,7 @@ class Phone(msgspec.Struct):
             self.phase, self.snapshot = Phase.MEMBER, welcome.snapshot
             self.here = PhoneSlot.create(link, welcome.stream, welcome.slot, welcome.sent, self.is_linear)
             self.here.begin(welcome.number, [])
+            self.last = welcome.last
             self.brought.admissions |= welcome.admissions
             self.retained = [RetainedByPhone(entry, number) for number, entry in welcome.unstable]
         elif self.is_giving_up:
@@ -254,10 +269,12 @@ class Phone(msgspec.Struct):
         elif coming is not None and self.here is not None and link == coming.hub and self.is_released:
             self.before += self.here.peer.holdback.ready
             coming.begin(welcome.number, welcome.skipped.numbers())
-            stays = {(coming.stream, coming.slot)}
+            # Not those of the slot: it may have been another phone's, of which this one has messages.
+            queued = {packet.message_ids()[0] for packet in self.queue}
             for each in self.retained:
-                each.number = 0 if each.entry.author in stays else welcome.current
+                each.number = 0 if each.entry.original in queued else welcome.current
             self.here, self.coming, self.is_released = coming, None, False
+            self.last = welcome.last  # it has all that the former one had
             queue, self.queue = self.queue, []
             for packet in queue:
                 self._send(link, msgspec.structs.replace(packet, delivered_up_to=coming.peer.delivered.base))
@@ -266,7 +283,7 @@ class Phone(msgspec.Struct):
         here = self.here
         if here is None or self.phase != Phase.MEMBER or self.is_giving_up:
             return
-        if self.coming is not None or link != self.contact:
+        if self.coming is not None or link != self.contact or link in self.quitting:
             return
         self.coming = PhoneSlot.create(link, ready.stream, ready.slot, ready.sent, self.is_linear)
         self.brought.admissions |= ready.admissions
@@ -274,7 +291,9 @@ class Phone(msgspec.Struct):
 
     def _on_refused(self, link: int, refused: PhoneRefused) -> None:
         here, coming = self.here, self.coming
-        if self.phase == Phase.JOINING and link == self.contact:
+        if link in self.quitting:
+            self.quitting.discard(link)
+        elif self.phase == Phase.JOINING and link == self.contact:
             self.phase = Phase.REMOVED
         elif here is None:
             return

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from antecede.membership.packets import Counts, GroupReport, ProgressReport, Stream
+from antecede.causality import MessageId
+from antecede.membership.packets import Counts, GroupReport, ProgressReport, Stream, is_founder
 
 
 class KnownProgress(msgspec.Struct):
@@ -50,6 +51,20 @@ def have_all_delivered(stream: Stream, seq: int, members: list[KnownProgress]) -
     return True
 
 
+def has_known(counts: Counts, stream: Stream, here: Counts, admissions: Mapping[Stream, MessageId]) -> bool:
+    """Whether whoever has delivered `counts` has known a stream: it has delivered its admission, perhaps as
+    part of a stream that it has forgotten. `here` is delivered by this member."""
+    seen = set()
+    while stream not in seen and stream in admissions:
+        seen.add(stream)
+        stream, seq = admissions[stream]
+        if stream in counts:
+            return counts[stream] >= seq
+        if stream not in here:
+            return True  # forgotten here: everyone has delivered all of it
+    return is_founder(stream)
+
+
 class StreamProgress(msgspec.Struct):
     """The reports of other members."""
 
@@ -68,7 +83,7 @@ class StreamProgress(msgspec.Struct):
     def receive(self, report: ProgressReport) -> None:
         self.pending.setdefault(report.member, []).append(report)
 
-    def apply(self, delivered: Counts, ends: Counts) -> bool:
+    def apply(self, delivered: Counts, ends: Counts, admissions: Mapping[Stream, MessageId]) -> bool:
         """Let reports take effect that may; whether there were any.
 
         What they say of streams that are not known here is left out: of one that is forgotten it would stay
@@ -88,23 +103,30 @@ class StreamProgress(msgspec.Struct):
                     if not mentioned <= delivered.keys():
                         for stream in mentioned - delivered.keys() - ends.keys():
                             known.drop(stream)
+                if unmentioned := ends.keys() - report.delivered.keys():
+                    forgotten = self._forgotten_by(report.delivered, unmentioned, delivered, admissions)
+                    known.closed.update(forgotten)
+                    known.done.update(forgotten)
                 found = True
             if not reports:
                 del self.pending[member]
         return found
 
-    def admit(self, member: Stream, counts: Counts, sponsor: Stream, ended: Collection[Stream]) -> None:
-        """A new member has what its sponsor's snapshot has.
+    def _forgotten_by(
+        self,
+        counts: Counts,
+        unmentioned: Collection[Stream],
+        delivered: Counts,
+        admissions: Mapping[Stream, MessageId],
+    ) -> list[Stream]:
+        """Which streams whoever reports these counts has known and forgotten. If its sponsor had forgotten
+        one, it will never say more of it."""
+        return [each for each in unmentioned if has_known(counts, each, delivered, admissions)]
 
-        It will never mention a stream that its sponsor had forgotten: such a stream was closed by the sponsor
-        and is not among its counts.
-        """
-        reported = self.known.get(sponsor, _NOTHING)
-        forgotten = {stream for stream in ended if stream in reported.closed and stream not in counts}
+    def admit(self, member: Stream, counts: Counts) -> None:
+        """A new member has what its sponsor's snapshot has."""
         known = self.known.setdefault(member, KnownProgress())
         known.delivered = {**counts, **known.delivered}
-        known.closed |= forgotten
-        known.done |= forgotten
 
     def has_delivered(self, member: Stream, stream: Stream, seq: int) -> bool:
         """Whether a member is known to have delivered a message."""

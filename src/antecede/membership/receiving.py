@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from antecede.membership.packets import PLAIN, Departure, FetchReply, Stream, decode_content
+from antecede.membership.packets import PLAIN, Departure, FetchReply, Stream, decode_content, is_sent_directly
 from antecede.membership.removing import RemovingMember
 from antecede.membership.view_flooding import LinkReady, LinkRequest
 from antecede.protocols.base import Packet, RemoteError
+
+
+def is_direct(part: Packet) -> bool:
+    """Whether a message is one that nobody forwards."""
+    payload = part.payloads_by_span()[0][0]
+    return payload[:1] != PLAIN and is_sent_directly(decode_content(payload))
 
 
 class ReceivingMember(RemovingMember, kw_only=True):
@@ -31,7 +37,13 @@ class ReceivingMember(RemovingMember, kw_only=True):
         takes them as if they came from `link`, if that is another."""
         taken = [part for part in parts if self._takes(source, part, is_fetched)]
         link = source if link is None else link
-        for packet in self.order.joined(taken):
+        forwarded = []
+        for part in taken:
+            if self.order.relays and is_direct(part):
+                self._carry_out(self.order.receive_directly(part, now))
+            else:
+                forwarded.append(part)
+        for packet in self.order.joined(forwarded):
             origin = packet.message_ids()[0].origin
             self._carry_out(self.order.receive(origin if link is None else link, packet, now))
         if not self.ends:
@@ -85,11 +97,11 @@ class ReceivingMember(RemovingMember, kw_only=True):
             self._supply_link(self.addresses[source], packet)
 
     def _supply_link(self, address: int, request: LinkRequest) -> None:
-        """Send what the other end of a link lacks, in the order in which it has arrived here."""
+        """Send what the other end of a link lacks, in the order in which it has arrived here. A member that
+        has left sends all that had arrived by then, delivered or not: its other links have brought that to
+        others ahead of its departure, and where a removed stream ends depends on that."""
         for (stream, seq), entry in self._in_order_of_arrival():
-            # Of what arrives after it has left, a member passes on nothing.
-            is_ours = self.is_member or entry.place
-            if is_ours and seq > request.counts.get(stream, 0):
+            if seq > request.counts.get(stream, 0):
                 self._send_message((address,), self._decode_message(entry.packet))
         self._send(address, LinkReady())
 

@@ -66,13 +66,18 @@ class Removals(msgspec.Struct):
         requests: FetchRequests = []
         for stream, (end, holder) in decided.items():
             last = order.received_up_to(stream)
-            if last >= end:
+            if self._has_all(order, stream, end):
                 ends[stream] = end
-            elif holder in view:
+            elif last < end and holder in view:
                 requests.append((holder, FetchRequest(stream, last + 1, end)))
         if not decided and self.has_quorum(stable_members) and self._has_reports(view, closed):
             return self._decide(me, view, open_streams, order)
         return ends, requests
+
+    def _has_all(self, order: Any, stream: Stream, end: int) -> bool:
+        """Whether a stream is delivered up to where it ends by another's word. To hold it is not enough: what
+        it depends on may be lost with that other, if it is removed itself."""
+        return bool(order.delivered.get(stream, 0) >= end)
 
     def _has_reports(self, view: Collection[Stream], closed: Collection[Stream]) -> bool:
         if len(self.flushes) < len(view):

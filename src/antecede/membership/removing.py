@@ -25,7 +25,9 @@ class RemovingMember(ReportingMember, kw_only=True):
             return
         self._exclude(stream)
         self.progress.coming.discard(stream)  # nothing of it is accepted any more
-        if stream not in self.removals.removed and stream not in self.tombstones:
+        # One that has left and is not waited for has a tombstone too, but others wait for a report on it.
+        is_forgotten = stream in self.tombstones and stream not in self.order.delivered
+        if stream not in self.removals.removed and not is_forgotten:
             self.removals.add(stream)
             if stream not in self.order.delivered:
                 self.order.add_peer(stream)
@@ -35,7 +37,7 @@ class RemovingMember(ReportingMember, kw_only=True):
         report = self.removals.report(self.order, self.ends)
         for stream, held in report.held.items():
             self._drop_beyond(stream, held)
-        self._broadcast(report, now)
+        self._broadcast_directly(report, now)
         self.removals.flushes[self.stream] = report
 
     def _close_removed(self) -> None:
@@ -60,9 +62,9 @@ class RemovingMember(ReportingMember, kw_only=True):
         """What messages of others, their reports among them, depend on and this member lacks of removed
         streams. Nobody sends it any more; whoever depends on it has delivered it."""
         requests: FetchRequests = []
-        for held in self.order.waiting():
+        for held in self.order.waiting_for(open_streams):
             holder, cause = held.message.origin, held.cause
-            if cause is not None and cause.origin in open_streams and holder in self.addresses:
+            if cause is not None and holder in self.addresses:
                 last = self.order.received_up_to(cause.origin)
                 if last < cause.seq:
                     requests.append((holder, FetchRequest(cause.origin, last + 1, cause.seq)))
@@ -92,11 +94,13 @@ class RemovingMember(ReportingMember, kw_only=True):
                     unknown.discard(stream)
                     self.tombstones[stream] = 0
                     self.gone.discard(stream)
+                    self.order.refuse(stream)
                     for table in (self.early, self.early_requests, self.progress.pending, self.heard):
                         table.pop(stream, None)
 
     def _admissions_of_unknown(self) -> dict[Stream, set[MessageId]]:
-        """What members that are not known here say of their admissions, and of their sponsors'."""
+        """What members that are not known here say of their admissions, and of their sponsors'; or what else
+        they depend on, if that is in none of their messages."""
         known = self.order.delivered
         chains = [
             each.admissions
@@ -108,6 +112,8 @@ class RemovingMember(ReportingMember, kw_only=True):
             request = self.decode(data)
             chains += [request.admissions] if isinstance(request, LinkRequest) else []
         claimed: dict[Stream, set[MessageId]] = {}
+        for stream, causes in self.order.held_directly():
+            claimed.setdefault(stream, set()).update(causes)
         for chain in chains:
             for stream, message in chain.items():
                 claimed.setdefault(stream, set()).add(message)

@@ -49,6 +49,10 @@ class ReportingMember(MemberState, kw_only=True):
         """The streams of which this member needs nothing more."""
         return self._closed()
 
+    def withholds_done(self) -> bool:
+        """Whether reports leave out, for now, what is done."""
+        return False
+
     # What is stable
 
     def _find_stable(self) -> None:
@@ -95,6 +99,7 @@ class ReportingMember(MemberState, kw_only=True):
         elif stream not in self.tombstones:
             self.stream_at = {address: each for address, each in self.stream_at.items() if each != stream}
             self.contacts.pop(stream, None)
+        self.forgets += 1
         self.removals.removed.discard(stream)
         self.gone.discard(stream)
         self.progress.drop(stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antecede.causality import MessageId
 from antecede.membership.backlog import Backlog, BacklogEntry, Fate, fate
-from antecede.membership.packets import ApplicationData, decode_content
+from antecede.membership.packets import ApplicationData, Stream, decode_content
 from antecede.membership.receiving import ReceivingMember
 from antecede.protocols.base import Delivery
 
@@ -32,14 +32,33 @@ class ReturningMember(ReceivingMember, kw_only=True):
                 is_lost = content.original is not None  # where it was broadcast first
                 entries[original] = BacklogEntry(original, content.payload, author, is_lost)
         entries |= {entry.original: entry for entry in self.backlog.entries}
-        return Backlog(list(entries.values()), self.backlog.admissions | self.admissions)
+        # One more than it has broadcast: wherever that is lost, this removal is complete.
+        awaited = {**self.backlog.awaited, self.stream: self.order.delivered[self.stream] + 1}
+        return Backlog(list(entries.values()), self.backlog.admissions | self.admissions, awaited)
 
     def bring_back(self, backlog: Backlog) -> None:
         """What the former incarnation of this process left; it is brought back when this one is admitted."""
-        self.backlog = Backlog(list(backlog.entries), dict(backlog.admissions))
+        self.backlog = Backlog(list(backlog.entries), dict(backlog.admissions), dict(backlog.awaited))
+
+    def expire(self, tombstones: set[Stream], originals: set[MessageId]) -> None:
+        """Forget where these streams of removed members ended, and that these messages were brought back.
+
+        Whoever returns after that brings back nothing of what it alone had, and if two return with the same
+        message, one before and one after that, it is delivered twice.
+        """
+        self.originals -= originals
+        expired = {each for each in tombstones & self.tombstones.keys() if each not in self.order.delivered}
+        if expired:
+            self.stream_at = {at: stream for at, stream in self.stream_at.items() if stream not in expired}
+        for stream in expired:
+            del self.tombstones[stream]
+            self.contacts.pop(stream, None)
+            self.gone.discard(stream)
 
     def _rebroadcast_lost(self, now: int) -> None:
         entries = self.backlog.entries
+        if entries and not self._has_what_was_stable():
+            return
         while entries and self.is_member:
             entry = entries[0]
             known = self._fate(entry)
@@ -52,6 +71,14 @@ class ReturningMember(ReceivingMember, kw_only=True):
                 self.undelivered.append(Delivery(entry.original, entry.payload))
         if not entries:
             self.backlog.admissions.clear()
+            self.backlog.awaited.clear()
+
+    def _has_what_was_stable(self) -> bool:
+        """Whether this member has what entries may depend on and is not brought back with them."""
+        return all(
+            fate(message, self.backlog.admissions, self.order.delivered, self._end_of) is not Fate.OPEN
+            for message in map(MessageId._make, self.backlog.awaited.items())
+        )
 
     def _fate(self, entry: BacklogEntry) -> Fate:
         if entry.is_lost:

@@ -72,6 +72,8 @@ class PhoneWelcome(Packet, frozen=True, array_like=True, tag=62):
     unstable: list[tuple[int, BacklogEntry]] = msgspec.field(default_factory=list)
     """The messages in the snapshot that are not known to be stable, by number."""
     snapshot: bytes | None = None
+    last: int = 0
+    """The super peer's last message in its stream: what it knows to be stable, it knew by then."""
 
     def payload_bytes(self) -> int:
         return len(self.snapshot or b"")
@@ -146,6 +148,8 @@ class StableNumber(Packet, frozen=True, array_like=True, tag=70):
     metric_name: ClassVar[str] = "stable"
 
     number: int
+    last: int
+    """As in `PhoneWelcome`."""
 
 
 SitePacket = (

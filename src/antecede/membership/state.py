@@ -117,6 +117,8 @@ class MemberState(Protocol, kw_only=True):
     forgotten: dict[Stream, Counts] = msgspec.field(default_factory=dict)
     """Streams that are forgotten, and that messages up to these counts may still name, until those are
     stable."""
+    forgets: int = 0
+    """How many streams were forgotten."""
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     """The messages that admitted the streams that are not forgotten."""
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
@@ -126,7 +128,8 @@ class MemberState(Protocol, kw_only=True):
     originals: set[MessageId] = msgspec.field(default_factory=set)
     """The original ids of messages that were broadcast again, and delivered."""
     authors: dict[Stream, dict[int, int]] = msgspec.field(default_factory=dict)
-    """For each slot of a super peer, the last message of its phones that is delivered."""
+    """For each slot of a super peer, the last message of its phones that is delivered. Once the super peer
+    has left: only for slots of phones that it had expelled, and for itself, whose slot is 0."""
     undelivered: list[Delivery] = msgspec.field(default_factory=list)
     """What the application is to be given before anything else: what this member has broadcast again."""
     requests: list[int] = msgspec.field(default_factory=list)
@@ -195,6 +198,11 @@ class MemberState(Protocol, kw_only=True):
         entry = RetainedMessage(data, self.arrivals, self.deliveries if is_delivered else 0)
         self.unstable.setdefault(message.origin, {})[message.seq] = entry
 
+    def _in_causal_order(self) -> list[RetainedMessage]:
+        """What is delivered, in that order, and then what is held. A message may arrive before its causes."""
+        entries = [entry for entries in self.unstable.values() for entry in entries.values()]
+        return sorted(entries, key=lambda each: (not each.place, each.place, each.arrived))
+
     def _in_order_of_arrival(self) -> list[tuple[MessageId, RetainedMessage]]:
         found = [
             (MessageId(stream, seq), entry)
@@ -256,6 +264,14 @@ class MemberState(Protocol, kw_only=True):
             chain[stream], stream = message, message.origin
         return chain
 
+    def _whole_chain(self, stream: Stream) -> dict[Stream, MessageId]:
+        """As `_admission_chain`, as far as it is known, for one that may ask a member that was removed long
+        ago."""
+        chain: dict[Stream, MessageId] = {}
+        while stream not in chain and (message := self.admissions.get(stream)) is not None:
+            chain[stream], stream = message, message.origin
+        return chain
+
     def _may_be_unknown(self, stream: Stream) -> bool:
         return stream in self.unstable_admissions or stream not in self.addresses
 
@@ -295,12 +311,19 @@ class MemberState(Protocol, kw_only=True):
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
         effects = self.order.broadcast(encode_content(content), now)
+        self._send_own(effects)
         message: MessageId = effects.message
-        packet = next((send.packet for send in effects.sends), None)
-        if packet is not None:
-            self._retain(message, self.encode(self.order.parts(packet)[0]), is_delivered=True)
-        self._carry_out(effects)
         return message
+
+    def _broadcast_directly(self, content: Content, now: int) -> None:
+        """Broadcast what no other member forwards."""
+        self._send_own(self.order.broadcast_directly(encode_content(content), now))
+
+    def _send_own(self, effects: Effects) -> None:
+        packet = next((send.packet for send in effects.sends), None)
+        if packet is not None and effects.message is not None:
+            self._retain(effects.message, self.encode(self.order.parts(packet)[0]), is_delivered=True)
+        self._carry_out(effects)
 
     def _carry_out(self, effects: Effects) -> None:
         for send in effects.sends:

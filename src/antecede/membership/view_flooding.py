@@ -15,6 +15,7 @@ A message carries its identity. About n log2 n packets a message. Memory O(n).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,6 +27,7 @@ from antecede.protocols.base import (
     NO_EFFECTS,
     Delivery,
     Effects,
+    HoldBackQueue,
     LinkRequirements,
     Packet,
     RemoteError,
@@ -58,11 +60,30 @@ class LinkRelease(Packet, frozen=True, array_like=True, tag=52):
     metric_name: ClassVar[str] = "link_release"
 
 
+UNNUMBERED = 0
+"""The number of messages outside the stream of their member."""
+
+
+class UnnumberedPacket(Packet, frozen=True, array_like=True, tag=53):
+    """A message that its member sends to everyone itself. It does not come over safe links, so it says what
+    precedes it."""
+
+    metric_name: ClassVar[str] = "unnumbered"
+
+    member: Stream
+    payload: bytes
+    causes: Counts
+    """What its member had received of each stream, unless everyone has that."""
+
+    def payload_bytes(self) -> int:
+        return len(self.payload)
+
+
 class ViewFlooding(msgspec.Struct):
     """What one member has received, and the links over which it receives and forwards."""
 
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
-    packets: ClassVar[Any] = FloodPacket | LinkRequest | LinkReady | LinkRelease
+    packets: ClassVar[Any] = FloodPacket | LinkRequest | LinkReady | LinkRelease | UnnumberedPacket
     control_packets: ClassVar[tuple[type[Packet], ...]] = (LinkRequest, LinkReady, LinkRelease)
     relays: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
@@ -83,6 +104,11 @@ class ViewFlooding(msgspec.Struct):
     outgoing: list[Stream] = msgspec.field(default_factory=list)
     """Those that have asked, and to which everything is forwarded."""
     forgotten: set[Stream] = msgspec.field(default_factory=set)
+    stable: Counts = msgspec.field(default_factory=dict)
+    """How many messages of a stream everyone has delivered."""
+    unnamed: set[Stream] = msgspec.field(default_factory=set)
+    """Streams of which everyone has delivered everything."""
+    unnumbered: HoldBackQueue[MessageId, UnnumberedPacket] = msgspec.field(default_factory=HoldBackQueue)
 
     def __post_init__(self) -> None:
         if not self.delivered:
@@ -114,16 +140,59 @@ class ViewFlooding(msgspec.Struct):
 
     def deliver(self, now: int) -> Delivery | None:
         if not self.ready:
-            return None
+            return self._deliver_unnumbered()
         packet = self.ready.pop(0)
+        message = MessageId(packet.origin, packet.seq)
         self.delivered[packet.origin] = packet.seq
-        return Delivery(MessageId(packet.origin, packet.seq), packet.payload)
+        if self.unnumbered.held:
+            self.unnumbered.release(message, self._is_delivered)
+        return Delivery(message, packet.payload)
 
     def waiting(self) -> list[Waiting]:
-        return []
+        held = self.unnumbered.waiting()
+        return [Waiting(MessageId(packet.member, UNNUMBERED), cause) for packet, cause in held]
+
+    def waiting_for(self, origins: Collection[Stream]) -> list[Waiting]:
+        return [wait for wait in self.waiting() if wait.cause is not None and wait.cause.origin in origins]
 
     def paper_bytes(self, packet: Packet) -> int:
         return 4 if isinstance(packet, FloodPacket) else 0
+
+    # Messages outside of streams
+
+    def broadcast_directly(self, payload: bytes, now: int) -> Effects:
+        """Broadcast a message over one link to each member, instead of log2 n. Whoever is not in the view
+        here is not sent it, now or later."""
+        stable, left_out = self.stable, self.unnamed
+        causes = {
+            stream: count
+            for stream, count in sorted(self.received.items())
+            if count > stable.get(stream, 0) and stream not in left_out
+        }
+        return Effects((Send(self.audience, UnnumberedPacket(self.me, payload, causes)),))
+
+    def receive_directly(self, packet: UnnumberedPacket, now: int) -> None:
+        causes = [MessageId(stream, count) for stream, count in packet.causes.items()]
+        self.unnumbered.hold(packet, causes, self._is_delivered)
+
+    def held_directly(self) -> list[tuple[Stream, list[MessageId]]]:
+        return [
+            (packet.member, [MessageId(*cause) for cause in packet.causes.items()])
+            for packet, _ in self.unnumbered.waiting()
+        ]
+
+    def _is_delivered(self, message: MessageId) -> bool:
+        return self.delivered.get(message.origin, 0) >= message.seq or message.origin in self.forgotten
+
+    def _deliver_unnumbered(self) -> Delivery | None:
+        if not self.unnumbered.ready:
+            return None
+        packet = self.unnumbered.ready.pop(0)
+        return Delivery(MessageId(packet.member, UNNUMBERED), packet.payload)
+
+    def refuse(self, peer: Stream) -> None:
+        """A member that is not known here will never be."""
+        self.unnumbered.discard(lambda each: each.member == peer)
 
     # Links
 
@@ -190,12 +259,15 @@ class ViewFlooding(msgspec.Struct):
     def drop_peer(self, peer: Stream) -> None:
         self.delivered.pop(peer, None)
         self.received.pop(peer, None)
+        self.stable.pop(peer, None)
+        self.unnamed.discard(peer)
+        self.refuse(peer)
 
     def stop_naming(self, peer: Stream) -> None:
-        """Messages name nobody."""
+        self.unnamed.add(peer)
 
     def forget_up_to(self, peer: Stream, stable: int) -> None:
-        """Nothing is remembered of messages but their count."""
+        self.stable[peer] = stable
 
     def received_up_to(self, peer: Stream) -> int:
         return self.received.get(peer, 0)
@@ -204,7 +276,7 @@ class ViewFlooding(msgspec.Struct):
         return message.seq <= self.received.get(message.origin, 0)
 
     def has_deliverable(self) -> bool:
-        return bool(self.ready)
+        return bool(self.ready or self.unnumbered.ready)
 
     def discard_beyond(self, peer: Stream, last: int) -> None:
         self.ready = [each for each in self.ready if each.origin != peer or each.seq <= last]

@@ -9,7 +9,7 @@ peer sends, the only error they can raise is a `RemoteError`.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
@@ -277,6 +277,10 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     @abc.abstractmethod
     def waiting(self) -> list[Waiting]:
         """The held messages, and what each waits for."""
+
+    def waiting_for(self, origins: Collection[int]) -> list[Waiting]:
+        """The held messages that wait for messages of these origins."""
+        return [wait for wait in self.waiting() if wait.cause is not None and wait.cause.origin in origins]
 
     def awaits_own(self, first: int, last: int) -> bool:
         """Whether held messages wait for one of these, which this member will broadcast next. They are a

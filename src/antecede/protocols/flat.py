@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import functools
+from collections.abc import Collection
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -255,7 +256,8 @@ class Flat(Protocol):
         self._record_own(seq)
         others = self.others()
         packet = self.stamp(seq, payload)
-        sends = (Send(others, packet),) if others else ()
+        # In a group that changes, whoever was removed may lack it, though it is sent to nobody.
+        sends = (Send(others, packet),) if others or self.is_open else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
     def others(self) -> tuple[int, ...]:
@@ -353,6 +355,16 @@ class Flat(Protocol):
                 cause = message
         return waiting
 
+    def waiting_for(self, origins: Collection[int]) -> list[Waiting]:
+        """O(messages that are waited for), and those are few where many wait for the same. Of a batch that is
+        its first message: the others wait for that."""
+        return [
+            Waiting(packet.message_ids()[0], cause)
+            for cause, held in self.holdback.held.items()
+            if cause.origin in origins
+            for packet, _ in held
+        ]
+
     def count_held(self) -> int:
         received = sum(len(window) for window in self.received.values())
         delivered = sum(self.delivered.values()) - self.delivered[self.me]
@@ -376,6 +388,22 @@ class Flat(Protocol):
             self.add_peer(peer, count)
         self.add_peer(admission.origin, admission.seq)
         self.add_peer(self.me)
+
+    def broadcast_directly(self, payload: bytes, now: int) -> Effects:
+        """Broadcast a message that this member sends to every peer itself."""
+        return self.broadcast(payload, now)
+
+    def held_directly(self) -> list[tuple[int, list[MessageId]]]:
+        """The sources of messages that came directly, are in no stream and are held, and what they name."""
+        return []
+
+    def refuse(self, peer: int) -> None:
+        """A peer that is not known here will never be."""
+
+    def receive_directly(self, packet: Packet, now: int) -> Effects:
+        """A message that its source has sent to every peer itself."""
+        self._accept(*self._validate(packet))
+        return NO_EFFECTS
 
     def set_view(self, peers: tuple[int, ...]) -> list[tuple[int, MessageId]]:
         """Broadcasts go to these peers from now on. Returns messages to send again, and to whom."""

@@ -95,6 +95,10 @@ class SpanningTrees(TimestampDiff):
 
     # Groups that change
 
+    def broadcast_directly(self, payload: bytes, now: int) -> Effects:
+        """Broadcast a message that no peer forwards: as many packets as in the tree, one link each."""
+        return super().broadcast(payload, now)
+
     def set_view(self, peers: tuple[int, ...]) -> list[tuple[int, MessageId]]:
         self.audience = peers
         self.suspected &= set(peers)
@@ -147,7 +151,9 @@ class Vcube(SpanningTrees):
         if not effects.sends or effects.message is None:
             return effects
         self.take_duty(effects.message, self.top)
-        return Effects(self._forward(self.top, effects.sends[0].packet), message=effects.message)
+        packet = effects.sends[0].packet
+        to = tuple(child for _, child in self.children(self.top))
+        return Effects((Send(to, packet),), message=effects.message)
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         valid, unmet = self._validate(packet)
@@ -235,6 +241,21 @@ class VcubeAgg(SpanningTrees):
                 if self.is_open:
                     self.heights[message.origin] = below
         return Effects(self._send_bundles(self._forward_unblocked(accepted)))
+
+    def broadcast_directly(self, payload: bytes, now: int) -> Effects:
+        effects = super().broadcast_directly(payload, now)
+        sends = tuple(Send(send.to, Bundle([send.packet])) for send in effects.sends)  # type: ignore[list-item]
+        return Effects(sends, message=effects.message)
+
+    def receive_directly(self, packet: Packet, now: int) -> Effects:
+        if not isinstance(packet, Bundle):
+            raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
+        (message,) = packet.messages
+        if not self._accept(message, self._validate(message)[1]):
+            return NO_EFFECTS
+        # There is nobody to forward it to, but what has waited here for it may travel on.
+        self.forwarding[MessageId(message.origin, message.seq)] = ForwardingState(message, below=0)
+        return Effects(self._send_bundles(self._forward_unblocked([message])))
 
     def _has_forwarded(self, message: MessageId) -> bool:
         return super()._has_forwarded(message) and message not in self.forwarding

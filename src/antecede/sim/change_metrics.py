@@ -15,11 +15,12 @@ _MS = SECOND / 1000
 _COST_OF = {
     "join": "join", "welcome": "join", "AdmitMember": "join", "Disowning": "join", "nobody": "join",
     "Departure": "leave", "departed": "leave", "farewell": "leave",
-    "Removal": "removal", "FlushReport": "removal", "refused": "removal",
+    "Removal": "removal", "FlushReport": "removal", "refused": "removal", "unnumbered": "removal",
     "progress": "report", "fetch": "repair", "fetched": "repair",
+    "test": "test", "test_answer": "test",
 }  # fmt: skip
 """What a packet is for, by its metric name, or by the type of what it broadcasts; others are for links."""
-_COSTS = ("join", "leave", "removal", "report", "repair", "linking")
+_COSTS = ("join", "leave", "removal", "report", "repair", "linking", "test")
 
 
 class ChangeMeter:
@@ -122,7 +123,7 @@ def purpose_of(packet: Packet) -> str | None:
         return _COST_OF[packet.metric_prefix()]
     contents = [each for payloads in packet.payloads_by_span() for each in payloads]
     if not contents:
-        return "linking"
+        return _COST_OF.get(packet.metric_prefix(), "linking")
     changes = [each for each in contents if each[:1] != PLAIN]
     if not changes:
         return None

@@ -87,6 +87,7 @@ class ChangingGroupWorld(FaultyWorld):
         self._returning: set[int] = set()
         self.meter = ChangeMeter(self._until)
         self._change_observers: list[Any] = [each for each in observers if hasattr(each, "change")]
+        self._snapshot_observers: list[Any] = [each for each in observers if hasattr(each, "take_snapshot")]
         self._handlers += (self._on_report,)
         for quarter in range(QUARTERS):
             self._schedule_change((quarter + 1) * self._until // QUARTERS, _Checkpoint(quarter))
@@ -212,6 +213,8 @@ class ChangingGroupWorld(FaultyWorld):
         return member
 
     def _admit(self, member: ChangingMember, address: int) -> None:
+        for observer in self._snapshot_observers:
+            observer.take_snapshot(member.me, address)
         effects = member.sponsor(address, b"", self._clock(member.me))
         if effects.message is not None:
             self._address_of[admitted_stream(address, effects.message)] = address
@@ -222,6 +225,8 @@ class ChangingGroupWorld(FaultyWorld):
         if member.take_snapshot() is None:
             return
         address = member.me
+        for observer in self._snapshot_observers:
+            observer.start(address, self.now)
         for other in self._attempts[address]:
             if other != address and self.members[other].phase == Phase.JOINING:
                 self._apply(other, self.members[other].abandon(self._clock(other)))
@@ -255,16 +260,20 @@ class ChangingGroupWorld(FaultyWorld):
                 self._apply(member.me, member.trust(stream, self._clock(member.me)))
 
     def _detect(self, member: ChangingMember) -> None:
-        detector, clock = self._detectors[member.me], self._clock(member.me)
+        detector = self._detectors[member.me]
         detector.watch(member.view - {member.stream}, self.now)
         for stream in detector.check(self.now):
             self._suspect(member, stream)
-        after, suspected = self._settings.remove, detector.suspected
+        self._remove_suspected(member, detector.suspected)
+
+    def _remove_suspected(self, member: ChangingMember, suspected: dict[Stream, int]) -> None:
+        """The first member that is not suspected removes those who are suspected for long."""
+        after = self._settings.remove
         if after is None or min(member.view - suspected.keys()) != member.stream:
             return
         for stream, since in list(suspected.items()):
             if self.now - since >= after and stream in member.addresses:
-                self._apply(member.me, member.remove(stream, clock))
+                self._apply(member.me, member.remove(stream, self._clock(member.me)))
         self._collect_deliveries(member.me)
 
     def _suspect(self, member: ChangingMember, stream: Stream) -> None:

@@ -11,7 +11,7 @@ from antecede.sim import counter_rng
 from antecede.sim.changes import Change, Crash, Partition
 from antecede.sim.network import Network
 from antecede.sim.workload import NEVER, Workload
-from antecede.sim.world import ARRIVAL, CHANGE, REPORT, WAKE, Event, Observer, World
+from antecede.sim.world import ARRIVAL, CHANGE, REPORT, TEST, WAKE, Event, Observer, World
 
 
 class FaultyWorld(World):
@@ -60,7 +60,7 @@ class FaultyWorld(World):
         """Until when an event has to wait."""
         if kind == ARRIVAL:
             return max(self.down_until.get(peer, 0), self._cut_until(peer, source))
-        return self.down_until.get(peer, 0) if kind in (WAKE, REPORT) else 0
+        return self.down_until.get(peer, 0) if kind in (WAKE, REPORT, TEST) else 0
 
     def _cut_until(self, one: int, other: int) -> int:
         until = 0

@@ -14,7 +14,7 @@ from antecede.sim.engines import Engine, Progress, Result
 from antecede.sim.scenario import Scenario
 from antecede.sim.world import Observer
 from antecede.trace.event_tables import EventTables
-from antecede.trace.schema import ADMIT, CLOSE, DELIVER, LEAVE, RECEIVE, REMOVE, SEND, Meta
+from antecede.trace.schema import ADMIT, CLOSE, DELIVER, LEAVE, RECEIVE, REMOVE, SEND, SNAPSHOT, Meta
 from antecede.trace.writer import PART_ROWS, TraceWriter
 
 _COLUMNS = (
@@ -41,6 +41,9 @@ class Recorder:
         self._writer = writer
         self._receives, self._sample, self._batch = receives, sample, batch
         self._pending: list[tuple[int, ...]] = []
+        self._seen: dict[int, np.ndarray] = {}
+        """By process, if the group changes: the last message of each process that its application has."""
+        self._snapshots: dict[int, tuple[int, np.ndarray]] = {}
 
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
@@ -58,6 +61,29 @@ class Recorder:
     def change(self, process: int, kind: str, member: int, message: MessageId, time: int) -> None:
         """A process has seen a change of its group."""
         self._row(_CHANGES[kind], process, message, time, member=member)
+
+    def take_snapshot(self, sponsor: int, process: int) -> None:
+        """A process is to begin with what the application of its sponsor has now."""
+        self.flush()
+        self._snapshots[process] = sponsor, self._seen_by(sponsor).copy()
+
+    def start(self, process: int, time: int) -> None:
+        """It begins with that."""
+        sponsor, seen = self._snapshots.pop(process)
+        self._seen[process] = seen
+        for origin in sorted({sponsor, *np.flatnonzero(seen).tolist()}):
+            self._row(SNAPSHOT, process, MessageId(origin, int(seen[origin])), time, member=origin)
+
+    def _seen_by(self, process: int) -> np.ndarray:
+        if process not in self._seen:
+            self._seen[process] = np.zeros(len(self._index), np.int64)
+        return self._seen[process]
+
+    def _note_seen(self, rows: np.ndarray) -> None:
+        chosen = rows[(rows[:, 0] == SEND) | (rows[:, 0] == DELIVER)]
+        for process in np.unique(chosen[:, 1]).tolist():
+            mine = chosen[chosen[:, 1] == process]
+            np.maximum.at(self._seen_by(process), mine[:, 2], mine[:, 3])
 
     def _row(
         self,
@@ -83,10 +109,13 @@ class Recorder:
 
     def take_rows(self, rows: np.ndarray) -> None:
         """Write many events at once, as compiled engines produce them; all are in one group."""
+        self.flush()  # events that came before
         zeros = np.zeros(len(rows), np.int64)
         self._write(rows, zeros, zeros)
 
     def _write(self, rows: np.ndarray, group: np.ndarray, member: np.ndarray) -> None:
+        if self._is_changing:
+            self._note_seen(rows)
         if not self._receives or self._sample > 1:
             selected = (rows[:, 0] != RECEIVE) | self._receives
             selected &= ((rows[:, 3] - 1) % self._sample == 0) | (rows[:, 0] >= ADMIT)

@@ -17,6 +17,7 @@ from antecede.sim import build, counter_rng, scenario_checks
 from antecede.sim.changes import Change, is_group_fault, plan
 from antecede.sim.changing_world import ChangingGroupWorld
 from antecede.sim.churn import link_changes
+from antecede.sim.diagnosing_world import DiagnosingWorld
 from antecede.sim.faulty_world import FaultyWorld
 from antecede.sim.network import (
     GraphModel,
@@ -260,8 +261,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.has_changes:
             kind, more = FaultyWorld, {"changes": self.changes(), "seed": self.seed}
         if self.is_changing:
-            kind = ChangingGroupWorld
-            more |= {"detector": parse_detector(self.detector), "most_processes": self.most_processes()}
+            detector = parse_detector(self.detector)
+            kind = ChangingGroupWorld if detector.test is None else DiagnosingWorld
+            more |= {"detector": detector, "most_processes": self.most_processes()}
             more["joiners_send"] = self.senders is None
         world: World = kind(
             members,

@@ -21,8 +21,8 @@ from antecede.sim.probes import Probe
 from antecede.sim.workload import Workload
 from antecede.units import SECOND
 
-HOP, ARRIVAL, WAKE, LINK, SEND, SAMPLE, CHANGE, REPORT = range(8)
-"""Kinds of events, in their order at one instant; the last two in groups that change."""
+HOP, ARRIVAL, WAKE, LINK, SEND, SAMPLE, CHANGE, REPORT, TEST = range(9)
+"""Kinds of events, in their order at one instant; the last three in groups that change."""
 
 Event = tuple[int, int, int, int, int, Any]
 """Time, kind, peer, source, number on its link, content."""

@@ -42,12 +42,15 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "member": (pa.string(), "whom a change of the group concerns"),
 }
 REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
-CHANGE_KINDS = ("admit", "leave", "remove", "close")
+CHANGE_KINDS = ("admit", "leave", "remove", "close", "snapshot")
 """Rows of a process that has seen a change of its group: a member was admitted, has left, was removed, or the
 last message that anybody delivers of it is known. `origin` and `seq` are the message that made the change;
-for `close`, that last message."""
+for `close`, that last message. `snapshot` is for what a process has begun with: the messages of a member up
+to that one."""
+COUNT_KINDS = ("close", "snapshot")
+"""Of these, the rows that are no events of messages: their `seq` may be 0, for none."""
 KINDS = ("send", "receive", "deliver", *CHANGE_KINDS)
-SEND, RECEIVE, DELIVER, ADMIT, LEAVE, REMOVE, CLOSE = range(len(KINDS))
+SEND, RECEIVE, DELIVER, ADMIT, LEAVE, REMOVE, CLOSE, SNAPSHOT = range(len(KINDS))
 """Kinds as numbers: their places in `KINDS`."""
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in FIELDS.items()])

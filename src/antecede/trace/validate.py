@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
 from antecede.trace.copies import table_suffix
-from antecede.trace.schema import CHANGE_KINDS, CLOSE, FIELDS, KINDS, REQUIRED, SCHEMA, SEND
+from antecede.trace.schema import CHANGE_KINDS, CLOSE, COUNT_KINDS, FIELDS, KINDS, REQUIRED, SCHEMA, SEND
 from antecede.trace.times import parse_time
 from antecede.units import count_of
 
@@ -39,7 +39,7 @@ INVALID_ROW_SQL = " or ".join(
     [
         *(f"`{name}` is null" for name in REQUIRED),
         f"kind not in ({', '.join(map(repr, KINDS))})",
-        "seq < if(kind = 'close', 0, 1)",
+        "seq < if(kind in ('close', 'snapshot'), 0, 1)",
         "(kind = 'send' and origin != process)",
     ]
 )
@@ -278,7 +278,7 @@ def check_event(process: str, index: int, kind: str, origin: str, seq: int) -> N
     where = f"process {process}, index {index}"
     if kind not in KINDS:
         raise InputError(f"{where}: {unknown_kind(kind)}")
-    if seq < (kind != "close"):
+    if seq < (kind not in COUNT_KINDS):
         raise InputError(
             f"{where}: seq {seq} is not 1 or more; --map seq.first=0 is for logs that count from 0"
         )
@@ -297,7 +297,7 @@ def unknown_kind(kind: str) -> str:
 def invalid_events(kind: np.ndarray, seq: np.ndarray, origin: np.ndarray, process: np.ndarray) -> np.ndarray:
     """Which rows `check_event` refuses. Kinds are places in `KINDS`, -1 if unknown; origins and processes are
     numbers for the same names."""
-    invalid: np.ndarray = (kind < 0) | (seq < (kind != CLOSE)) | ((kind == SEND) & (origin != process))
+    invalid: np.ndarray = (kind < 0) | (seq < (kind < CLOSE)) | ((kind == SEND) & (origin != process))
     return invalid
 
 

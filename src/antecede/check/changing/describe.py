@@ -27,6 +27,7 @@ from antecede.membership.packets import (
 )
 from antecede.membership.site_packets import SiteDownlink
 from antecede.membership.state import ViewChange
+from antecede.membership.view_flooding import UnnumberedPacket
 from antecede.protocols.base import Effects, Packet
 from antecede.protocols.freescale.packets import UplinkPacket
 from antecede.report.schedule_diagram import Arrow, DrawnEvent, DrawnPacket, DrawnSchedule, draw_schedule
@@ -160,6 +161,8 @@ class DescribedWorld(ChangingWorld):
         prefix = packet.metric_prefix()
         if isinstance(packet, ProgressReport):
             return f"counts of {self.address(packet.member)}"
+        if isinstance(packet, UnnumberedPacket):
+            return f"{self.address(packet.member)}'s report{self._content(packet.payload)}"
         return _PACKETS.get(prefix, prefix.replace("_", " "))
 
     def _content(self, payload: bytes) -> str:

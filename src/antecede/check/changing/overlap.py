@@ -94,7 +94,7 @@ class OverlapWorld(ChangingWorld):
                 member = self.member(each)
                 effects = member.refresh(0)
                 self._start(member)
-                if effects.sends:
+                if effects.sends or member.phase is Phase.REMOVED:
                     self._carry_out(each, effects)
                 self._admit(member)
         return True

@@ -127,9 +127,10 @@ _OF_PHONES = {"attach": "join", "detach": "leave", "expel": "remove"}
 """What phones do, as what members do."""
 
 
-def schedule_seed(seed: int, run: int) -> str:
-    """What run number `run` of a seed is drawn from."""
-    return f"{seed}:{run}"
+def schedule_seed(name: str, seed: int, run: int) -> str:
+    """What run number `run` of a seed is drawn from. Each protocol has schedules of its own: those that send
+    alike would otherwise be judged on the same ones."""
+    return f"{name}:{seed}:{run}"
 
 
 def verify_changing(name: str, runs: int, seed: int, first: int = 0) -> Iterator[ChangingVerifyReport]:
@@ -142,7 +143,7 @@ def verify_changing(name: str, runs: int, seed: int, first: int = 0) -> Iterator
 
 
 def _judge(kind: type[ChangingMember], name: str, seed: int, run: int) -> ChangingVerifyReport:
-    schedule = schedule_type(kind)(kind, schedule_seed(seed, run))
+    schedule = schedule_type(kind)(kind, schedule_seed(name, seed, run))
     world = schedule.world
     try:
         schedule.run()
@@ -193,7 +194,7 @@ def smallest_changing_failure(
     if not report.failures:
         return None
     kind = find_changing(report.protocol)
-    schedule = schedule_type(kind)(kind, schedule_seed(seed, report.failures[0].run))
+    schedule = schedule_type(kind)(kind, schedule_seed(report.protocol, seed, report.failures[0].run))
     founders, size = schedule.world.founders, schedule.world.size
     with contextlib.suppress(Exception):  # the schedule up to there is what is shrunk
         schedule.run()

@@ -272,7 +272,8 @@ class ChangingWorld:
         """The same number of packets is left on each of its links."""
         for each in self.attempts[address]:
             self.crashed.add(each)
-            self.lives[each].end = self.lives[each].end or "crashed"
+            if not self.lives[each].end or self.members[each].phase is Phase.LEAVING:
+                self.lives[each].end = "crashed"  # also if it has left: it has not gone, so others need it
         for (source, _), queue in self.links.items():
             if source in self.crashed:
                 while len(queue) > kept:

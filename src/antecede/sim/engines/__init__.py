@@ -22,7 +22,9 @@ from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progre
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import RoutedModel
 from antecede.sim.scenario import Scenario
+from antecede.sim.scenario_detector import parse_detector
 from antecede.sim.world import Observer
+from antecede.units import SECOND
 
 __all__ = [
     "Choice",
@@ -93,7 +95,7 @@ def choose(scenario: Scenario, observed: bool, engine: Engine = "auto", long: bo
     unsupported = Unsupported(f"{scenario.protocol} has no kernel")
     if scenario.has_changes:
         unsupported = compiled.supports(scenario, "event") or unsupported
-    for name in () if scenario.has_changes else _COMPILED:
+    for name in _COMPILED:
         if not compiled.has_kernel(scenario, name):
             continue
         if not long and _packets(scenario) < _SHORT[name]:
@@ -151,14 +153,20 @@ def precompile(scenarios: Sequence[Scenario], observed: bool = False) -> list[bo
         (scenario.protocol, type(scenario.network)) in many and _packets(scenario) >= _TINY
         for scenario in scenarios
     ]
-    wanted: dict[tuple[Engine, str, type], Scenario] = {}
+    wanted: dict[tuple[Engine, str, type, bool], Scenario] = {}
     for scenario, worth_it in zip(scenarios, long, strict=True):
         engine = choose(scenario, observed, long=worth_it).engine
-        wanted.setdefault((engine, scenario.protocol, type(scenario.network)), scenario)
-    for (engine, protocol, _), scenario in wanted.items():
+        kind_of_run = engine, scenario.protocol, type(scenario.network), scenario.is_changing
+        wanted.setdefault(kind_of_run, scenario)
+    for (engine, protocol, _, is_changing), scenario in wanted.items():
         if engine != "reference":
             small = Scenario(
-                protocol, peers=3, seconds=0.01, network=scenario.network, probes=scenario.probes
+                protocol,
+                peers=3,
+                seconds=0.01,
+                network=scenario.network,
+                probes=scenario.probes,
+                detector="adaptive" if is_changing else None,
             )
             simulate(small, engine=engine)
     return long
@@ -167,4 +175,8 @@ def precompile(scenarios: Sequence[Scenario], observed: bool = False) -> list[bo
 def _packets(scenario: Scenario) -> float:
     """About how many packets a run sends."""
     hops = _HOPS if isinstance(scenario.network, RoutedModel) else compiled.packets_per_delivery(scenario)
-    return scenario.expected_messages() * scenario.peers * hops
+    packets = scenario.expected_messages() * scenario.peers * hops
+    if scenario.is_changing:
+        reports = scenario.seconds * SECOND / parse_detector(scenario.detector).report
+        packets += reports * scenario.peers**2
+    return packets

@@ -38,8 +38,10 @@ def packets_per_delivery(scenario: Scenario) -> float:
 
 def supports(scenario: Scenario, engine: str) -> Unsupported | None:
     """Why a compiled engine cannot run a scenario; None if it can."""
-    if scenario.has_changes:
-        return Unsupported("its group changes, or its processes crash")
+    if scenario.has_changes and not scenario.is_changing:
+        return Unsupported(f"its processes crash, and {scenario.protocol} is compiled for those that do not")
+    if scenario.has_changes and not has_kernel(scenario, "event"):
+        return Unsupported(f"its group changes, and {scenario.protocol} is compiled for fixed groups only")
     if importlib.util.find_spec("numba") is None:
         return Unsupported("numba is not installed (pip install 'antecede[sim]')")
     if not has_kernel(scenario, engine):

@@ -123,6 +123,20 @@ class ObserverFeed:
                 if (show := getattr(observer, "change", None)) is not None:
                     show(process, kind, member, message, time)
 
+    def take_snapshot(self, sponsor: int, process: int) -> None:
+        """As `change`."""
+        if self._is_new():
+            for observer in self._observers:
+                if (show := getattr(observer, "take_snapshot", None)) is not None:
+                    show(sponsor, process)
+
+    def start(self, process: int, time: int) -> None:
+        """As `change`, for observers of snapshots."""
+        if self._is_new():
+            for observer in self._observers:
+                if (show := getattr(observer, "start", None)) is not None:
+                    show(process, time)
+
     def _is_new(self) -> bool:
         self._position += 1
         if self._position <= self._shown:

@@ -1,0 +1,82 @@
+"""What a super peer in a changing group knows of its phones."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.membership.backlog import Backlog
+from antecede.membership.packets import Counts, Stream
+from antecede.membership.site_packets import PhoneArrival, SiteDownlink, Slot
+from antecede.protocols.freescale.translation import InternalReport, TranslationTable
+
+
+class LiveSlot(msgspec.Struct):
+    """A phone with a slot."""
+
+    slot: Slot
+    last: int
+    """The number in the slot of its last message."""
+    number: int = 0
+    """The super peer's number of that."""
+    has_sent: bool = False
+    """Whether it has sent something; its first message follows everything that is delivered here."""
+    report: InternalReport = msgspec.field(default_factory=InternalReport)
+    seen: int = 0
+    """In linear time: the last number that it has delivered."""
+    counts: Counts = msgspec.field(default_factory=dict)
+    """In linear time: what it has delivered of each stream."""
+    release_at: Counts | None = None
+    """If it moves: what must be delivered here before it is released."""
+
+
+class ComingPhone(msgspec.Struct):
+    """A phone that moves here."""
+
+    slot: Slot
+    last: int
+    number: int
+    """The last number when its slot was reserved."""
+    kept: list[tuple[MessageId, SiteDownlink]] = msgspec.field(default_factory=list)
+    """What was numbered since then."""
+    has: PhoneArrival | None = None
+    """What it was released with."""
+
+
+class Site(msgspec.Struct):
+    """The phones of a super peer, by address, and the numbers of messages."""
+
+    number: int = 0
+    slots: dict[int, LiveSlot] = msgspec.field(default_factory=dict)
+    coming: dict[int, ComingPhone] = msgspec.field(default_factory=dict)
+    free: dict[Slot, int] = msgspec.field(default_factory=dict)
+    """Slots that were retired, and the last number used in each."""
+    used: int = 0
+    """How many slots there have been."""
+    refused: dict[int, int] = msgspec.field(default_factory=dict)
+    """By address: phones that were expelled, and the last message that was accepted from each."""
+    table: TranslationTable = msgspec.field(default_factory=TranslationTable)
+    latest: dict[Stream, int] = msgspec.field(default_factory=dict)
+    """The number of the last message of each stream; of this member's own, without its phones."""
+    causes: set[int] = msgspec.field(default_factory=set)
+    """The numbers that this member's own next message depends on immediately."""
+    unstable: list[tuple[int, MessageId]] = msgspec.field(default_factory=list)
+    requests: list[tuple[int, Backlog]] = msgspec.field(default_factory=list)
+    """Phones that want a slot and the application's state."""
+
+    def take_slot(self) -> tuple[Slot, int]:
+        if self.free:
+            slot = min(self.free)
+            return slot, self.free.pop(slot)
+        self.used += 1
+        return self.used, 0
+
+    def retired_for_good(self) -> list[Slot]:
+        """The slots that are not used again: those of phones that were expelled, above all."""
+        live = {each.slot for each in self.slots.values()} | {each.slot for each in self.coming.values()}
+        return [slot for slot in range(1, self.used + 1) if slot not in self.free and slot not in live]
+
+    def clean_up(self) -> None:
+        reports = [each.report for each in self.slots.values()]
+        reports += [InternalReport(each.number) for each in self.coming.values()]
+        self.table.clean_up([*reports, InternalReport(self.number, self.causes)], self.number)
