@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
     from antecede.live.problems import Problem
     from antecede.live.settings import FaultInjection, Member, Settings
+    from antecede.live.view import MemberChange, View, ViewMember
     from antecede.protocols.base import LocalError, RemoteError
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "InputError",
     "LocalError",
     "Member",
+    "MemberChange",
     "Message",
     "MessageId",
     "MissingExtraError",
@@ -56,6 +58,8 @@ __all__ = [
     "Settings",
     "SparkError",
     "StoreError",
+    "View",
+    "ViewMember",
     "join",
 ]
 
@@ -65,6 +69,7 @@ _MODULES = {
     "HeldMessage": "antecede.live.messages",
     "LocalError": "antecede.protocols.base",
     "Member": "antecede.live.settings",
+    "MemberChange": "antecede.live.view",
     "Message": "antecede.live.messages",
     "MessageId": "antecede.live.messages",
     "Notice": "antecede.live.messages",
@@ -72,6 +77,8 @@ _MODULES = {
     "Problem": "antecede.live.problems",
     "RemoteError": "antecede.protocols.base",
     "Settings": "antecede.live.settings",
+    "View": "antecede.live.view",
+    "ViewMember": "antecede.live.view",
     "join": "antecede.live.joining",
 }
 """Where each lazy name is defined."""

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from antecede.live.changing.group import ChangingLiveGroup
-from antecede.live.changing.joining import join_changing
+import antecede
+from antecede.live.group import Group
+from antecede.live.messages import Message
 
 
 class Board:
@@ -21,9 +22,11 @@ class Board:
         self._path = path
         self.bodies: list[Any] = json.loads(path.read_text()) if path.exists() else []
 
-    def add(self, body: Any) -> None:
-        if body not in self.bodies:  # it may be delivered again
-            self._replace([*self.bodies, body])
+    def add(self, message: Message) -> None:
+        if message.body not in self.bodies:
+            self._replace([*self.bodies, message.body])
+        elif message.deliveries == 1:  # else it is delivered again, since a kill came before its ack
+            raise AssertionError(f"{message.body} comes twice")
 
     def dump(self) -> bytes:
         return json.dumps(self.bodies).encode()
@@ -43,7 +46,7 @@ def say(**values: Any) -> None:
     sys.stdout.flush()
 
 
-async def obey(group: ChangingLiveGroup, board: Board) -> None:
+async def obey(group: Group, board: Board) -> None:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
@@ -63,11 +66,13 @@ async def obey(group: ChangingLiveGroup, board: Board) -> None:
 
 async def main(settings: dict[str, Any]) -> None:
     board = Board(Path(settings.pop("board")))
-    async with join_changing("room", snapshot=board.dump, restore=board.load, **settings) as group:
+    if "super_peers" not in settings:  # nobody joins at a phone
+        settings["snapshot"] = board.dump
+    async with antecede.join("room", restore=board.load, **settings) as group:
         say(me=group.me, bodies=board.bodies)
         obeying = asyncio.create_task(obey(group, board))
         async for message in group:
-            board.add(message.body)
+            board.add(message)
         await obeying
 
 

@@ -83,7 +83,7 @@ def exchange(*cores: Driven) -> None:
     while moved:
         moved = False
         for each in cores:
-            for link, (mine, theirs) in enumerate(each.core.links):
+            for link, (mine, theirs) in list(each.core.links.items()):
                 other = by_address.get(theirs)
                 if other is None:
                     continue

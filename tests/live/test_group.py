@@ -420,14 +420,14 @@ def test_going_offline_ends_a_handshake_under_way() -> None:
             accept = handshake.accept
 
             async def go_offline_meanwhile(*arguments: Any) -> int:
-                peer = await accept(*arguments)
-                handshake.accept = accept  # type: ignore[method-assign]
+                peer: int = await accept(*arguments)
+                handshake.accept = accept
                 bo.go_offline(1.0)
                 began.append(asyncio.get_running_loop().time())
                 return peer
 
             began: list[float] = []
-            handshake.accept = go_offline_meanwhile  # type: ignore[assignment, method-assign]
+            handshake.accept = go_offline_meanwhile
             async with antecede.join("room", me="ana", peers=[f"bo@{bo.address}"]):
                 await until(lambda: bo.connected)
                 assert asyncio.get_running_loop().time() - began[0] >= 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -205,9 +205,9 @@ def test_a_running_member_signs_with_its_renewed_key(tmp_path: Path) -> None:
             antecede.join("room", me="ana", listen=":0", peers=["bo"], keys=keys / "ana") as first,
             antecede.join("room", me="bo", peers=[f"ana@{first.address}"], keys=keys / "bo") as second,
         ):
-            before = second._security.signing_certificate
+            before = cast("Any", second)._security.signing_certificate
             renew(keys, "bo", 1)
-            await until(lambda: second._security.signing_certificate != before)
+            await until(lambda: cast("Any", second)._security.signing_certificate != before)
             ear = Ear(first)
             await second.broadcast("by my new key")
             await until(lambda: ear.bodies() == ["by my new key"])

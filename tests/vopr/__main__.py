@@ -13,13 +13,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from vopr.changing.phones import execute as execute_phones
+from vopr.changing.phones import short_times
 from vopr.changing.world import execute as execute_changing
-from vopr.changing.world import short_times
 from vopr.faults import KINDS
 from vopr.planted import BUGS
 from vopr.world import Result, execute
 
-CHANGING = "changing"
+CHANGING, PHONES = "changing", "phones"
 _REPORT_SECONDS = 2.0
 _COLLECT_EVERY = 50
 
@@ -52,6 +53,8 @@ class Tally:
 
 
 def play(seed: int, kind: str | None, is_told: bool = False) -> Result:
+    if kind == PHONES:
+        return execute_phones(seed, is_told)
     return execute_changing(seed, is_told) if kind == CHANGING else execute(seed, is_told, kind)
 
 
@@ -160,9 +163,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--kind",
-        choices=[*sorted(set(KINDS)), CHANGING],
+        choices=[*sorted(set(KINDS)), CHANGING, PHONES],
         metavar="KIND",
-        help=f"only {', '.join(sorted(set(KINDS)))}; or {CHANGING}: groups whose members come and go",
+        help=f"only {', '.join(sorted(set(KINDS)))}; or {CHANGING}: groups whose members come and go; "
+        f"{PHONES}: with phones behind super peers",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser.parse_args(arguments)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
+import zlib
 from collections.abc import AsyncIterator
 from html import escape
 from typing import Any
@@ -19,6 +20,7 @@ from antecede.live.group import Group
 from antecede.live.joining import Joining
 from antecede.live.messages import Message, Notice
 from antecede.live.settings import Settings
+from antecede.live.view import MemberChange
 from antecede.terminal import printable
 
 _COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")
@@ -35,6 +37,7 @@ async def run(settings: Settings) -> None:
             tasks = [
                 asyncio.create_task(_print_messages(group, printed)),
                 asyncio.create_task(_print_notices(group)),
+                asyncio.create_task(_print_changes(group)),
             ]
             try:
                 async for line in _lines(group):
@@ -111,7 +114,7 @@ async def _print_messages(group: Group, printed: list[Message]) -> None:
     """Print what is delivered; `printed` has the last message of this member itself."""
     async for message in group:
         printed[:] = [message] if message.own else printed
-        _print_message(group, message.origin, _text(message), " (redelivered)" if message.redelivered else "")
+        _print_message(message.origin, _text(message), " (redelivered)" if message.redelivered else "")
         group.ack(message)
 
 
@@ -121,6 +124,26 @@ async def _print_notices(group: Group) -> None:
         if (text := _describe(notice)) != last:
             _print_note(text)
         last = text
+
+
+async def _print_changes(group: Group) -> None:
+    """Who joins, leaves, is suspected, removed, returns."""
+    async for change in group.changes():
+        _print_note(describe_change(change, group.me))
+
+
+def describe_change(change: MemberChange, me: str) -> str:
+    by = f" by {change.by}" if change.by not in ("", change.label, me) else ""
+    texts = {
+        "joined": f"{change.label} has joined",
+        "returned": f"{change.name} has returned as {change.label}",
+        "left": f"{change.label} has left",
+        "removing": f"{change.label} is being removed{by}",
+        "removed": f"{change.label} was removed",
+        "suspected": f"{change.label} is not heard",
+        "trusted": f"{change.label} is heard again",
+    }
+    return texts.get(change.kind, f"{change.label} {change.kind}: {change.text}")
 
 
 def _describe(notice: Notice) -> str:
@@ -135,8 +158,9 @@ def _text(message: Message) -> str:
     return message.body if isinstance(message.body, str) else repr(message.body)
 
 
-def _print_message(group: Group, origin: str, text: str, mark: str) -> None:
-    colour = _COLOURS[group.members.index(origin) % len(_COLOURS)]
+def _print_message(origin: str, text: str, mark: str) -> None:
+    # Not by the place among the members: its author may have left.
+    colour = _COLOURS[zlib.crc32(origin.partition("~")[0].encode()) % len(_COLOURS)]
     _print_html(f"<b><{colour}>{_escape(origin)}</{colour}></b>  {_escape(text)}<gray>{mark}</gray>")
 
 

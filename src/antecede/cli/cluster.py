@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -18,6 +20,7 @@ from antecede.units import SECOND, parse_duration, parse_range
 
 if TYPE_CHECKING:
     from antecede.audit.run import AuditResult
+    from antecede.live.trial.churn import ChurnPlan, ChurnResult
     from antecede.live.trial.cluster import ClusterResult, TrialPlan
 
 _SHOWN_FAULTS = 20
@@ -37,6 +40,15 @@ class ClusterOptions:
     kill_every: Annotated[
         str | None, typer.Option(help="Interval between SIGKILLs; a killed process is restarted.")
     ] = None
+    churn: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            metavar="RATE",
+            help="Members join, leave, are killed, removed, stopped and cut off: so many steps a second, "
+            "at most.",
+        ),
+    ] = None
     cut_every: Annotated[str | None, typer.Option(help="Mean time between failures of a connection.")] = None
     super_peers: Annotated[int | None, typer.Option(min=0, help="For freescale: number of super peers.")] = (
         None
@@ -48,6 +60,33 @@ class ClusterOptions:
         bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
     ] = True
     seed: Annotated[int, typer.Option(help="Random seed of delays, losses, kills and cuts.")] = 0
+
+    def churn_plan(self, rate: float) -> ChurnPlan:
+        """Validate the options as a plan with members that come and go."""
+        from antecede.live.trial.churn import MIN_SIZE, ChurnPlan
+
+        others = {"--kill-every": self.kill_every, "--cut-every": self.cut_every, "--loss": self.loss}
+        others |= {"--super-peers": self.super_peers, "--internal": self.internal}
+        for name, value in others.items():
+            if value:
+                raise typer.BadParameter(
+                    f"{name} is for groups with a fixed list of members, not for --churn"
+                )
+        if self.protocol != "mbcp" or parse_range(self.delay) != (0, 0):
+            raise typer.BadParameter("--churn is with mbcp, and without --delay")
+        if self.size < MIN_SIZE:
+            raise typer.BadParameter(
+                f"--churn needs at least {MIN_SIZE} members: the others must be a quorum"
+            )
+        return ChurnPlan(
+            size=self.size,
+            rate=rate,
+            seconds=parse_duration(self.seconds) / SECOND,
+            messages=self.messages,
+            payload=self.payload,
+            sync=self.sync,
+            seed=self.seed,
+        )
 
     def plan(self) -> TrialPlan:
         """Validate the options as a plan."""
@@ -90,15 +129,18 @@ def cluster(
     """Run N real processes under faults and check that no message is lost.
 
     Exit code 0 only if every accepted message was delivered at every member, once and after its causes.
+    With --churn the group changes meanwhile; a run that fails leaves its folder.
     """
     require("antecede.trace.writer", "sim")
     from antecede.audit.run import audit_path
     from antecede.live.trial import cluster as trial
 
     check_engine(engine)
-    plan = options.plan()
     if trace is not None and trace.exists() and any(trace.iterdir()):
         raise InputError(f"{trace} is not empty; give a new folder for the trace")
+    if options.churn is not None:
+        _churn(options.churn_plan(options.churn), trace, engine, as_json)
+    plan = options.plan()
     with temporary_folder("cluster") as work, show.progress() as update:
 
         def progress(done: int, due: int, kills: int) -> None:
@@ -116,6 +158,48 @@ def cluster(
         _print_members(plan, outcome)
         _print_audit(audited)
     raise typer.Exit(0 if ok else 1)
+
+
+def _churn(plan: ChurnPlan, trace: Path | None, engine: str, as_json: bool) -> NoReturn:
+    """A group that changes, judged by what its applications have, and by its trace."""
+    from antecede.audit.run import audit_path
+    from antecede.live.trial import churn as trial
+
+    work = Path(tempfile.mkdtemp(prefix=f"antecede-churn-{plan.seed}-"))
+    target = trace or work / "trace"
+    with show.progress() as update:
+        outcome = asyncio.run(trial.run(plan, work, target, update))
+        audited = None if outcome.faults else audit_path(str(target), engine, 10, None, update)
+    ok = audited is not None and audited.verdict.clean
+    if ok:
+        shutil.rmtree(work)
+    if as_json:
+        audit = {"clean": audited.verdict.clean, "engine": audited.engine} if audited else None
+        kept = {} if ok else {"folder": str(work)}
+        show.json({**trial.summary(outcome), "ok": ok, "seed": plan.seed, "audit": audit, **kept})
+    else:
+        _print_churn(plan, outcome)
+        if audited is not None:
+            _print_audit(audited)
+        if not ok:
+            show.line(f"everything of this run is in {work}")
+    raise typer.Exit(0 if ok else 1)
+
+
+def _print_churn(plan: ChurnPlan, outcome: ChurnResult) -> None:
+    verdict = outcome.verdict
+    rows = [[kind, f"{count:,}"] for kind, count in sorted(outcome.steps.items())]
+    title = f"{plan.size} processes, seed {plan.seed}, {outcome.seconds:.0f} s, {outcome.changes:,} changes"
+    show.table(title, ["step", "times"], rows)
+    for fault in outcome.faults[:_SHOWN_FAULTS]:
+        show.line(show.styled("fault", "red"), f": {fault}")
+    if not outcome.faults:
+        show.line(
+            show.styled("complete", "green"),
+            f": {outcome.members} applications have the same {verdict.messages:,} messages; "
+            f"{verdict.accepted:,} were accepted, {verdict.lost_with_disks:,} lost with disks, "
+            f"{verdict.restored:,} snapshots ({outcome.network})",
+        )
 
 
 def _print_members(plan: TrialPlan, outcome: ClusterResult) -> None:

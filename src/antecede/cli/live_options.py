@@ -33,6 +33,19 @@ class MemberOptions:
             "Repeat for every other member."
         ),
     ] = None
+    founder: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A first member of a group whose members come and go, as bo@host:7000. "
+            "Repeat for all of them, this one too."
+        ),
+    ] = None
+    contact: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A member of such a group, as ana@host:7000, to ask for admission. May be repeated."
+        ),
+    ] = None
     protocol: Annotated[
         str | None,
         typer.Option(help="mbcp for a mesh, freescale with super peers, vcube-agg, flooding, pc …"),
@@ -62,7 +75,7 @@ class MemberOptions:
 
         options = asdict(self) | more
         config = options.pop("config")
-        options["peers"] = options.pop("peer")
+        options["peers"], options["founders"] = options.pop("peer"), options.pop("founder")
         options = {name: value for name, value in options.items() if value not in (None, [])}
         if config is not None:
             loaded = Settings.load(config)

@@ -30,6 +30,7 @@ from antecede.cli.foreign import export_log, import_log
 from antecede.cli.graph import graph
 from antecede.cli.keys import keys
 from antecede.cli.load import load
+from antecede.cli.members import members
 from antecede.cli.node import node
 from antecede.cli.options import expand_options
 from antecede.cli.order import held, order
@@ -50,6 +51,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Live groups": {
         "node": node,
         "chat": chat,
+        "members": members,
         "keys": keys,
         "store": store,
         "cluster": cluster,

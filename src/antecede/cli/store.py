@@ -115,10 +115,14 @@ def _show(found: StoreInspection, as_json: bool) -> None:
             "delivered": core.application.delivered,
             "acked": core.application.acked,
             "attempts": found.cursor.attempts,
-            "unstable_bytes": core.stability.unstable_bytes,
+            "unstable_bytes": found.unstable_bytes(core),
         }
         unacked = found.unacked(core)
+    held = [message for message in unacked if message.held]
+    unacked = [message for message in unacked if message.unacked]
     report |= {"accepted": len(accepted), "unacked": len(unacked)}
+    if found.is_changing:
+        report["held"] = len(held)
     if as_json:
         show.json(report)
         return
@@ -128,9 +132,14 @@ def _show(found: StoreInspection, as_json: bool) -> None:
             show.line(f"{name.replace('_', ' ')}: {text}")
     for damage in found.damages:
         show.line(f"{found.path / damage.file}: {damage.text}")
-    for title, last in (("accepted here", accepted[-_SHOWN:]), ("unacknowledged", unacked[:_SHOWN])):
+    shown = (
+        ("accepted here, the last ones", accepted[-_SHOWN:]),
+        ("unacknowledged, the next ones", unacked[:_SHOWN]),
+        ("held for a cause, the first ones", held[:_SHOWN]),
+    )
+    for title, last in shown:
         if last:
-            show.line(f"{title}{', the last ones' if title == 'accepted here' else ', the next ones'}:")
+            show.line(f"{title}:")
         for message in last:
             show.line(f"  {message.origin}:{message.seq}  {message.body!r}")
 

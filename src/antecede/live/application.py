@@ -64,6 +64,10 @@ class ApplicationQueue:
             return max(self.attempts, 2)
         return self.attempts
 
+    def is_own(self, delivery: Delivery) -> bool:
+        """Whether this member has broadcast a message itself."""
+        return delivery.message[0] == self._me
+
     def add_own(self, delivery: Delivery) -> None:
         """This member has broadcast a message that is delivered to its own application too."""
         self.delivered += 1
@@ -109,5 +113,5 @@ class ApplicationQueue:
             self.unacked.popleft()
         self.attempts, self.parking = attempts, 0
         untaken = list(self.unacked)[attempts > 0 :]
-        own = [each for each in untaken if each.message.origin == self._me]
+        own = [each for each in untaken if self.is_own(each)]
         self.untaken_own_bytes = sum(len(each.payload) + ENTRY_BYTES for each in own)

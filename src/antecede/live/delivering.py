@@ -8,11 +8,12 @@ the end of the process. The next iteration, in this process or a later one, is g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from antecede.live.core import Core
 from antecede.live.driver import Driver
+from antecede.live.envelope import origin_in
 from antecede.live.events import Parked, Unparked
 from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.protocols.base import Delivery, LocalError
@@ -48,14 +49,14 @@ class Deliveries:
         self,
         core: Core,
         driver: Driver,
-        names: list[str],
+        names: Sequence[str] | Mapping[int, str],
         now: Callable[[], int],
         check_open: Callable[[], None],
         own_taken: Callable[[], None],
         max_parked: int,
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
-        self._me, self._queue = core.me, core.application
+        self._queue = core.application
         self._take = driver.next_delivery if core.is_durable else core.next_delivery
         self._now, self._check_open = now, check_open
         self._is_traced, self._turn_time = core.is_traced, 0
@@ -71,6 +72,11 @@ class Deliveries:
         """The iteration that was given the message in flight, and acks it by asking for the next."""
         self._delay: asyncio.TimerHandle | None = None
         """Until it fires, the message in flight is not delivered again."""
+
+    def belong_to(self, me: int) -> None:
+        """This member is another incarnation from now on."""
+        self._me = me
+        self.wake()
 
     def wake(self) -> None:
         """There may be something to deliver."""
@@ -106,7 +112,7 @@ class Deliveries:
 
     def give(self, delivery: Delivery) -> Message:
         queue = self._queue
-        own = delivery.message[0] == self._me
+        own = self._queue.is_own(delivery)
         if own:
             self._own_taken()
         deliveries = queue.deliveries if queue.uncertain_until else queue.attempts
@@ -210,10 +216,10 @@ class Deliveries:
         return queue.attempts > 0 and not queue.parking and self._id(queue.unacked[0]) == message
 
     def _id(self, delivery: Delivery) -> MessageId:
-        return MessageId(self._names[delivery.message.origin], delivery.message.seq)
+        return MessageId(origin_in(delivery, self._names), delivery.message.seq)
 
     def _message(self, delivery: Delivery, deliveries: int) -> Message:
-        return Message(delivery, self._names, delivery.message.origin == self._core.me, deliveries)
+        return Message(delivery, self._names, self._queue.is_own(delivery), deliveries)
 
 
 class _SingleCalls(MessageIterator):

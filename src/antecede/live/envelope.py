@@ -24,6 +24,8 @@ Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 
 _BYTES, _TEXT, _JSON = range(3)
 MAX_BODY_BYTES = MAX_BYTES // 2
+PHONE_ORIGINS = 1 << 62
+"""In groups that change, phones are origins from here on (`site_packets.author_id`)."""
 _MAX_DEPTH = 100
 """Deeper JSON might not be decoded where the receiver's stack is deep already."""
 _MAX_SHOWN = 40
@@ -43,16 +45,25 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: bytes
 
 
+class PhoneEnvelope(Envelope, frozen=True, array_like=True, gc=False):
+    """The same with the name of the phone that has broadcast it: in a group that changes, nobody but its
+    super peer knows it otherwise."""
+
+    author: str = ""
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Envelope)
+_decoder = msgspec.msgpack.Decoder(PhoneEnvelope)
 
 
-def wrap(body: Body, after_own: bool, causes: dict[int, int] | None) -> bytes:
-    """The payload of a message with this body."""
+def wrap(body: Body, after_own: bool, causes: dict[int, int] | None, author: str = "") -> bytes:
+    """The payload of a message with this body; `author` is the phone that broadcasts it."""
     kind, data = (_BYTES, body) if type(body) is bytes else encode_body(body)
     if len(data) > MAX_BODY_BYTES:
         # No link would carry it, nor anything after it.
         raise InputError(f"body: {len(data):,} bytes; a message has {MAX_BODY_BYTES:,} at most")
+    if author:
+        return _encoder.encode(PhoneEnvelope(kind, after_own, causes, data, author))
     return _encoder.encode(Envelope(kind, after_own, causes, data))
 
 
@@ -132,12 +143,12 @@ def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def unwrap(payload: bytes) -> Envelope:
+def unwrap(payload: bytes) -> PhoneEnvelope:
     """The envelope in a payload; a payload that is no envelope is taken as a body of bytes."""
     try:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError):
-        return Envelope(_BYTES, False, {}, payload)
+        return PhoneEnvelope(_BYTES, False, {}, payload)
 
 
 def decode_body(envelope: Envelope) -> Body:
@@ -158,6 +169,20 @@ def body_in(payload: bytes) -> Body:
     """What the sender's application broadcast, from a payload."""
     envelope = unwrap(payload)
     return envelope.body if envelope.kind == _BYTES else decode_body(envelope)
+
+
+def origin_in(delivery: Delivery, names: Any) -> str:
+    """What applications call the origin of a message, by the names of members; a phone's message says it.
+
+    >>> from antecede.causality import MessageId
+    >>> origin_in(Delivery(MessageId(PHONE_ORIGINS + 0x1F, 1), wrap(b"", False, None, "tom")), [])
+    'tom~0000001f'
+    """
+    origin = delivery.message.origin
+    if origin < PHONE_ORIGINS:
+        label: str = names[origin]
+        return label
+    return f"{unwrap(delivery.payload).author}~{origin & 0xFFFF_FFFF:08x}"
 
 
 def named_causes(delivery: Delivery, size: int) -> dict[int, int]:

@@ -9,135 +9,160 @@ Once `broadcast` returns, the message is in the store: it will be delivered ever
 this process. A member's own messages are delivered to it too (unless `own=False`), so applying what is
 delivered is all that an application has to do. A delivered message is acked when the next one is asked for in
 the same iteration, or by `ack`; one that was not acked is delivered again, marked `redelivered`.
+
+`Group` is what applications use. There are two kinds: with a fixed list of members (`fixed_group.py`), and
+with members that come and go (`changing/group.py`).
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import secrets
 import time
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from antecede import causality
 from antecede.errors import StoreError
 from antecede.live.clock import Clock, MemberClock
-from antecede.live.core import Core
 from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
-from antecede.live.events import Opened, TimerFired
-from antecede.live.messages import HeldMessage, Message, MessageId, Notice, Notices, ParkedMessage
+from antecede.live.events import Opened
+from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage, Subscription
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
-from antecede.live.problems import Problem, Problems, Reachability, describe_fork
+from antecede.live.problems import Problem, Problems
 from antecede.live.ready import Ready
-from antecede.live.recovery import restore
-from antecede.live.security.identity import Security
-from antecede.live.security.signing import create_keyring
 from antecede.live.settings import Settings
-from antecede.live.stability import Stability
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
-from antecede.live.transport.connections import Connections
+from antecede.live.suspicion import Suspicions
 from antecede.live.transport.listener import Listener
+from antecede.live.view import ChangeKind, MemberChange, View
 from antecede.protocols.base import LocalError
 
-_TICK_SECONDS = 0.2
-_REPAIR_PATIENCE = 1_000_000_000
-"""How long a message may be missing before others are asked for it, in nanoseconds."""
+TICK_SECONDS = 0.2
 _PAUSE_EVERY = 256
 """Broadcasts between two turns of the event loop, if there is no store to wait for."""
-_MANY_HELD = 1_000
-"""Above this many held messages, metrics do not look at each."""
-_FULL_SECONDS = 3 * _TICK_SECONDS
+_FULL_SECONDS = 3 * TICK_SECONDS
 """How long `broadcast` must have waited before that is news: progress takes a while to be reported."""
+_DRAINING_SECONDS = 3.0
+"""The same for `drain`."""
+
+State = Literal["new", "open", "draining", "returning", "leaving", "closed"]
 
 
-class Group:
+class Group(abc.ABC):
     """A live group, seen by one of its members. Made by `join`."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    _connections: Any
+    _driver: Driver
+    _deliveries: Deliveries
+
+    def __init__(
+        self, settings: Settings, core: Any, names: Sequence[str] | Mapping[int, str], clock: Clock | None
+    ) -> None:
         self.settings = settings
         self._clock = clock or MemberClock()
-        self._roster = settings.roster()
-        self._names = self._roster.names
-        self._me = settings.me
-        self._security = Security(settings)
-        self._core = Core(
-            self._roster.create_protocol(settings.me),
-            traced=settings.trace is not None,
-            durable=settings.store is not None,
-            own=settings.own,
-            signatures=create_keyring(self._security, settings, self._names),
-        )
-        # A member has about its limit under way; four times that is not a delay but an attack.
-        self._core.stability.max_undelivered = 4 * max(settings.limit, 1 << 20)
+        self._core, self._names = core, names
         self._journal: Journal | None = None
-        self._driver: Driver
-        self._connections: Connections
         self._ticking: asyncio.Task[None] | None = None
-        self._deliveries: Deliveries
         self._room = asyncio.Event()
-        self._state: Literal["new", "open", "draining", "closed"] = "new"
+        """Something has happened; whoever waits for a condition looks again."""
+        self._state: State = "new"
         self._has_left = False
         self._failure: StoreError | None = None
-        self._listeners: weakref.WeakSet[Notices] = weakref.WeakSet()
+        self._listeners: weakref.WeakSet[Subscription[Notice]] = weakref.WeakSet()
+        self._watchers: weakref.WeakSet[Subscription[MemberChange]] = weakref.WeakSet()
+        self._log = Log(settings.group, settings.me)
         self._problems = Problems(settings.group, settings.me)
-        self._reachability = Reachability(self._roster, settings.me, self._core.stability)
+        self._suspicions = Suspicions(settings, self._clock)
         self._joined: set[str] = set()
         self._metrics: Listener | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
 
+    # Who is there
+
     @property
+    @abc.abstractmethod
     def me(self) -> str:
-        return self.settings.me
+        """What this member is called. Where members come and go, that is the label of its incarnation."""
 
     @property
+    @abc.abstractmethod
     def members(self) -> tuple[str, ...]:
-        return tuple(self._names)
+        """All members, this one too."""
 
     @property
+    @abc.abstractmethod
     def partners(self) -> tuple[str, ...]:
         """The members that this one exchanges packets with, by its protocol."""
-        return tuple(self._names[peer] for peer in self._core.partners)
 
     @property
+    @abc.abstractmethod
     def connected(self) -> tuple[str, ...]:
         """The partners to which there is a connection."""
-        return tuple(self._names[peer] for peer in self._connections.connected())
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The names of those that are connected now, this one too. Where members come and go it is told from
+        one to the other, so phones are in it as well, and it is right at everyone seconds after a change."""
+        return frozenset({self.settings.me, *self.connected})
+
+    @property
+    @abc.abstractmethod
+    def view(self) -> View:
+        """Who is in the group, as far as this member has delivered, and who seems to be down."""
+
+    def changes(self) -> AsyncIterator[MemberChange]:
+        """What changes about members from now on: who joins, leaves, is suspected, removed, returns."""
+        watcher: Subscription[MemberChange] = Subscription()
+        self._watchers.add(watcher)
+        if self._has_left:
+            watcher.end()
+        return watcher
+
+    @abc.abstractmethod
+    async def remove(self, who: str) -> None:
+        """Remove a member, by name (all its incarnations) or by label. The others decide together where its
+        messages end; `changes` tells when that is done. It needs more members that stay than are removed."""
+
+    @abc.abstractmethod
+    async def leave(self, timeout: float | None = None) -> None:
+        """Leave the group for good. Returns when every member has all that was broadcast here; then nobody
+        waits for this member any more. If that takes longer than `timeout` seconds, it raises `TimeoutError`
+        and goes on leaving; then `aclose`, or wait again."""
 
     @property
     def address(self) -> str | None:
         """Where this member listens."""
-        return self._connections.address
+        return self._connections.address or None
 
     @property
+    @abc.abstractmethod
     def web_address(self) -> str | None:
-        return self._connections.web_address
+        """Where it listens for phones."""
 
-    # Joining and leaving
+    # Starting and closing
 
     async def _start(self) -> None:
         if self._state != "new":
             raise LocalError("a group is joined once")
         settings = self.settings
-        identity = {
-            "group": settings.group,
-            "member": settings.me,
-            "protocol": self._roster.protocol.name,
-            "members": self._roster.lines,
-        }
         if settings.store is not None:
-            self._journal = Journal(FileDisk(settings.store), identity, settings.sync)
+            self._journal = Journal(FileDisk(settings.store), self._identity(), settings.sync)
         try:
-            self._restore()
+            if self._journal is not None:
+                self._restore(self._journal)
+                self._clock.start_after(self._core.time)
             self._connections = self._create_connections()
             self._driver = Driver(
                 self._core,
@@ -148,25 +173,13 @@ class Group:
                 self._on_failure,
                 self._on_trace,
             )
-            self._deliveries = Deliveries(
-                self._core,
-                self._driver,
-                self._names,
-                self._clock.now,
-                self._check_not_closed,
-                self._room.set,
-                settings.limit,
-            )
             try:
                 # Durable before anybody hears of it: see `lineage.py`.
                 self._core.step(Opened(secrets.token_hex(8), self._clock.now()))
                 await self._driver.durable()
-                await self._connections.start()
-                if settings.metrics is not None:
-                    self._metrics = await serve(self, settings.metrics)
+                await self._open()
             except BaseException:
-                await self._connections.close()
-                await self._driver.close()
+                await self._stop()
                 raise
         except BaseException:
             if self._journal is not None:
@@ -174,34 +187,41 @@ class Group:
             raise
         self._state = "open"
         self._report_parked()
-        self._report_forks()
+
+    @abc.abstractmethod
+    def _identity(self) -> dict[str, Any]:
+        """What a store must say that it is of."""
+
+    @abc.abstractmethod
+    def _restore(self, journal: Journal) -> None: ...
+
+    @abc.abstractmethod
+    def _create_connections(self) -> Any: ...
+
+    @abc.abstractmethod
+    def _open_trace(self) -> NodeTrace | None: ...
+
+    @abc.abstractmethod
+    async def _open(self) -> None:
+        """Take part, until the application can."""
+
+    async def _serve_metrics(self) -> None:
+        if self.settings.metrics is not None and self._metrics is None:
+            self._metrics = await serve(self, self.settings.metrics)
+
+    def _begin_ticking(self) -> None:
         self._ticking = asyncio.create_task(self._tick())
         self._ticking.add_done_callback(self._on_tick_end)
 
-    def _restore(self) -> None:
-        if self._journal is not None:
-            restore(self._core, self._journal)
-            self._clock.start_after(self._core.time)
-
-    def _open_trace(self) -> NodeTrace | None:
-        settings = self.settings
-        if settings.trace is None:
-            return None
-        run, protocol = settings.group, self._roster.protocol.name
-        return NodeTrace(
-            settings.trace, run, settings.group, protocol, self._names, settings.me, self._core.trace
-        )
-
-    def _create_connections(self) -> Connections:
-        return Connections(
-            self.settings,
-            self._roster,
+    def _create_deliveries(self) -> Deliveries:
+        return Deliveries(
             self._core,
-            self._security,
-            self._on_step,
-            self._notify,
-            self.counts,
-            self._clock,
+            self._driver,
+            self._names,
+            self._clock.now,
+            self._check_not_closed,
+            self._room.set,
+            self.settings.limit,
         )
 
     async def __aenter__(self) -> Self:
@@ -215,8 +235,9 @@ class Group:
     async def drain(self, timeout: float | None = None) -> None:
         """Accept nothing more, and wait until every member has delivered all that was broadcast here.
 
-        If that takes longer than `timeout` seconds, it raises `TimeoutError`. Then, or if it is cancelled,
-        the group is open again, as if it had not been called.
+        While that takes, `problems` says whom it waits for. A member that is removed is not waited for. If it
+        takes longer than `timeout` seconds, it raises `TimeoutError`, which names them too. Then, or if it is
+        cancelled, the group is open again, as if it had not been called.
         """
         self._check_open()
         self._state = "draining"
@@ -225,45 +246,68 @@ class Group:
         try:
             async with asyncio.timeout(timeout):
                 await self._wait_until_stable()
-        except BaseException:
-            if self.state == "draining":
+        except BaseException as error:
+            if self._state == "draining":
                 self._state = "open"
+            if isinstance(error, TimeoutError) and (behind := self._behind()):
+                raise TimeoutError(f"{', '.join(behind)} may not have all that was broadcast here") from error
             raise
+        finally:
+            self._problems.end("draining")
 
     async def _wait_until_stable(self) -> None:
-        me, matrix_clock = self._core.me, self._core.stability.matrix_clock
-        while any(row[me] < matrix_clock[me][me] for row in matrix_clock):
+        began = time.monotonic()
+        while behind := self._behind():
+            if time.monotonic() - began >= _DRAINING_SECONDS:
+                who = ", ".join(behind)
+                text = f"waiting for {who} to deliver what was broadcast here"
+                if self._problems.begin("draining", "draining", who, text):
+                    self._notify("draining", who, text)
             self._room.clear()
             await self._room.wait()
             self._check_not_closed()
 
+    @abc.abstractmethod
+    def _behind(self) -> list[str]:
+        """The members that may not have delivered all that was broadcast here."""
+
     async def aclose(self) -> None:
-        """Leave. What was accepted is in the store; without one, what has not reached others is lost.
+        """Stop. What was accepted is in the store, and a member that is started on it again goes on; without
+        a store, what has not reached others is lost.
 
         The message in flight is not acked: if it was processed, call `ack` before, or it is delivered again.
         """
         if self._state == "new" or self._has_left:
             return
         self._state, self._has_left = "closed", True
-        self._deliveries.close()
+        if self._journal is None and self._failure is None:
+            self._driver.flush()
+        try:
+            await self._stop()
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+            self._wake_waiters()
+            for listener in self._listeners:
+                listener.end()
+            for watcher in self._watchers:
+                watcher.end()
+
+    async def _stop(self) -> None:
+        """End what runs."""
+        if self._has_deliveries:
+            self._deliveries.close()
         if self._ticking is not None:
             self._ticking.cancel()
         if self._metrics is not None:
             self._metrics.close()
-        if self._journal is None and self._failure is None:
-            self._driver.flush()
-        try:
-            await self._connections.close()
-            await self._driver.close()
-        finally:
-            self._end()
+        await self._connections.close()
+        await self._driver.close()
 
-    def _end(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-        self._wake_waiters()
-        for listener in self._listeners:
-            listener.end()
+    @property
+    def _has_deliveries(self) -> bool:
+        """Whether the application may be given messages; a newcomer has to be admitted first."""
+        return hasattr(self, "_deliveries")
 
     # Broadcasting
 
@@ -280,7 +324,7 @@ class Group:
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
-        _, seq = self._core.broadcast(body, self._clock.now())
+        origin, seq = self._core.broadcast(body, self._clock.now())
         driver = self._driver
         if self._journal is not None:
             await driver.durable()
@@ -290,7 +334,7 @@ class Group:
                 # There is nothing to wait for, but connections and other tasks need their turn.
                 await asyncio.sleep(0)
                 await driver.let_application_read()
-        return MessageId(self._me, seq)
+        return MessageId(self._names[origin], seq)
 
     async def _wait_for_room(self) -> None:
         began, is_reported = time.monotonic(), False
@@ -305,12 +349,16 @@ class Group:
             self._check_open()
         self._report_room()
 
+    @abc.abstractmethod
     def _is_full(self) -> bool:
-        limit, core = self.settings.limit, self._core
-        return core.application.untaken_own_bytes > limit or core.pending_bytes > limit
+        """Whether `broadcast` must wait."""
+
+    @abc.abstractmethod
+    def _lag(self) -> tuple[str, str]:
+        """Which members keep messages from being stable, and that in a sentence."""
 
     def _report_full(self) -> None:
-        stability, own_bytes = self._core.stability, self._core.application.untaken_own_bytes
+        own_bytes = self._core.application.untaken_own_bytes
         if own_bytes > self.settings.limit:
             who = self.me
             text = (
@@ -318,27 +366,9 @@ class Group:
                 "iterate over the group, or join with own=False"
             )
         else:
-            who = ", ".join(self._names[member] for member in stability.lagging())
-            text = f"{stability.unstable_bytes:,} bytes are not stable; {who} lags"
+            who, text = self._lag()
         if self._problems.begin("full", "full", who, text):
             self._notify("full", who, text)
-
-    def _report_members(self, kind: Literal["paused", "unreachable"], texts: dict[str, str | None]) -> None:
-        """What is wrong with members, or None for those with which nothing is."""
-        for name, text in texts.items():
-            if text is None:
-                self._problems.end((kind, name))
-            elif self._problems.begin((kind, name), kind, name, text):
-                self._notify(kind, name, text)
-
-    def _report_forks(self) -> None:
-        divergences = {("forked", *key): each for key, each in self._core.stability.divergences.items()}
-        for key in self._problems.keys("forked") - divergences.keys():
-            self._problems.end(key)  # a third member had said so, and the member itself says otherwise
-        for key, divergence in divergences.items():
-            origin, text = self._names[divergence.origin], describe_fork(divergence, self._names)
-            if self._problems.begin(key, "forked", origin, text):
-                self._notify("forked", origin, text)
 
     def _report_room(self) -> None:
         if self._problems.end("full"):
@@ -400,64 +430,48 @@ class Group:
 
     # Looking
 
+    @abc.abstractmethod
     def waiting(self) -> list[HeldMessage]:
         """What is held, for which message, since when, and who may have that one."""
-        held, stability, now = [], self._core.stability, self._clock.now()
-        for wait in self._core.waiting():
-            cause = wait.cause
-            holders = stability.holders(cause) if cause is not None else []
-            entry = stability.unstable[wait.message.origin].get(wait.message.seq)
-            age = now - entry.since if entry is not None and entry.since else 0
-            since = time.time() - age / 1e9
-            names = tuple(self._names[member] for member in holders)
-            held.append(HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, names))
-        return held
 
     @property
+    @abc.abstractmethod
     def held(self) -> int:
         """How many messages are held. That is quick to say, whoever makes them many."""
-        return self._core.count_held()
 
+    @abc.abstractmethod
     def held_seconds(self) -> float:
         """How long the oldest of them has been held; of very many, how long ago the oldest message came that
         is not delivered."""
-        if self.held <= _MANY_HELD:
-            return max((time.time() - message.since for message in self.waiting()), default=0.0)
-        stability = self._core.stability
-        nexts = [count + 1 for count in stability.matrix_clock[self._core.me]]
-        entries = [unstable.get(seq) for unstable, seq in zip(stability.unstable, nexts, strict=True)]
-        since = [entry.since for entry in entries if entry is not None and entry.since]
-        return (self._clock.now() - min(since)) / 1e9 if since else 0.0
 
+    @abc.abstractmethod
     def delivered(self) -> dict[str, int]:
         """How many messages of each member were delivered here; of this one, how many it has broadcast."""
-        return dict(zip(self._names, self._stability().matrix_clock[self._core.me], strict=True))
 
     @property
-    def state(self) -> Literal["new", "open", "draining", "closed"]:
+    @abc.abstractmethod
+    def unstable_bytes(self) -> int:
+        """Bytes of messages that are not stable: not every member is known to have delivered them."""
+
+    @property
+    def state(self) -> State:
         return self._state
 
     @property
     def store_bytes(self) -> int:
         return self._journal.size() if self._journal is not None else 0
 
-    @property
-    def unstable_bytes(self) -> int:
-        """Bytes of messages that are not stable: not every member is known to have delivered them."""
-        return self._stability().unstable_bytes
-
-    def _stability(self) -> Stability:
-        if self._journal is None:
-            self._driver.flush()  # without a store, what was broadcast is accepted at once
-        return self._core.stability
+    @abc.abstractmethod
+    def suspicion_timeouts(self) -> dict[str, float]:
+        """After how many seconds of silence each partner is suspected, at present."""
 
     def go_offline(self, seconds: float) -> None:
         """Break all connections and make none for a while, to try what happens then."""
         self._connections.go_offline(seconds)
 
     def events(self) -> AsyncIterator[Notice]:
-        """What happens to the group from now on: joins, losses, refusals, gaps, recoveries."""
-        listener = Notices()
+        """What happens to the group from now on: connections, losses, refusals, gaps, recoveries."""
+        listener: Subscription[Notice] = Subscription()
         self._listeners.add(listener)
         if self._has_left:
             listener.end()
@@ -475,11 +489,26 @@ class Group:
             self._joined.add(member)
         elif kind == "lost":
             self._joined.discard(member)
-        elif kind == "refused" and member in self._names:
+        elif kind == "refused" and self._is_member(member):
             self._problems.begin(("refused", member), "refused", member, text, log=False)
         notice = Notice(kind, member, text, time.time())
         for listener in self._listeners:
             listener.put(notice)
+
+    @abc.abstractmethod
+    def _is_member(self, name: str) -> bool: ...
+
+    def _tell(
+        self, kind: ChangeKind, label: str, by: str = "", message: MessageId | None = None, text: str = ""
+    ) -> None:
+        """Something has changed about a member."""
+        name = label.partition("~")[0]
+        change = MemberChange(kind, label, name, by, message, text, time.time())
+        self._log.info(
+            "%s %s%s", label, kind, f": {text}" if text else f" by {by}" if by else "", extra={"peer": name}
+        )
+        for watcher in self._watchers:
+            watcher.put(change)
 
     # What the driver and the connections call
 
@@ -493,7 +522,7 @@ class Group:
         if self._journal is None:
             # With a journal nothing is deliverable before it is durable: `_on_advance` says when.
             self._connections.wake()
-            self._deliveries.wake()
+            self._wake_waiters()
 
     def _on_advance(self, ready: Ready) -> None:
         """A `Ready` was carried out."""
@@ -504,11 +533,12 @@ class Group:
 
     def _on_failure(self, error: StoreError) -> None:
         self._failure = error
-        Log(self.settings.group, self.me).error("%s", error)
+        self._log.error("%s", error)
         self._problems.begin("store", "store", self.me, str(error), log=False)
         self._notify("store", self.me, str(error))
         self._state = "closed"
-        self._deliveries.close()
+        if self._has_deliveries:
+            self._deliveries.close()
         self._wake_waiters()
 
     def _on_trace(self, problem: str) -> None:
@@ -520,24 +550,28 @@ class Group:
         self._notify("trace", self.me, problem or "the trace is written again")
 
     def _wake_waiters(self) -> None:
-        self._deliveries.wake()
+        if self._has_deliveries:
+            self._deliveries.wake()
         self._room.set()
+
+    async def _until(self, condition: Callable[[], object]) -> None:
+        """Wait for something to become true; a failure of the store ends that."""
+        while not condition():
+            self._check_failed()
+            self._room.clear()
+            await self._room.wait()
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            now = self._clock.now()
-            if self._core.has_timer_due(now):
-                self._core.step(TimerFired(now))
-                self._on_step()
-            self._connections.gossip(now, _REPAIR_PATIENCE)
-            self._driver.tick()
-            self._driver.stepped()  # a delivery may have shown a fork, which is to be recorded
-            self._report_forks()
+            await asyncio.sleep(TICK_SECONDS)
+            self._on_tick()
+            self._room.set()
             if self._problems.is_current("full") and not self._is_full():
                 self._report_room()
-            self._report_members("unreachable", self._reachability.missing(self.connected))
-            self._report_members("paused", self._connections.paused())
+
+    @abc.abstractmethod
+    def _on_tick(self) -> None:
+        """A few times a second."""
 
     def _on_tick_end(self, task: asyncio.Task[None]) -> None:
         """A member that no longer reports its progress would hold up everybody in silence."""

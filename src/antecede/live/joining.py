@@ -8,6 +8,10 @@ from types import TracebackType
 from typing import Any, Required, TypedDict, Unpack, overload
 
 from antecede.errors import InputError
+from antecede.live.changing.group import DynamicGroup, Restore
+from antecede.live.changing.phone_group import PhoneGroup
+from antecede.live.changing.sponsor import Snapshot
+from antecede.live.fixed_group import FixedGroup
 from antecede.live.group import Group
 from antecede.live.settings import FaultInjection, Member, Settings
 
@@ -17,6 +21,9 @@ class JoinOptions(TypedDict, total=False):
 
     me: Required[str]
     peers: Sequence[str | Member]
+    founders: Sequence[str | Member]
+    contact: str | Sequence[str | Member]
+    super_peers: Sequence[str | Member]
     protocol: str
     behind: str | None
     listen: str | None
@@ -27,6 +34,11 @@ class JoinOptions(TypedDict, total=False):
     trace: str | Path | None
     own: bool
     limit: int
+    park: int
+    remove_after: str | None
+    heartbeat: str | None
+    suspect_after: str | None
+    forget_after: str
     metrics: str | None
     keys: str | Path | None
     secret: str | Path | None
@@ -35,33 +47,57 @@ class JoinOptions(TypedDict, total=False):
     plain: bool
     """Deprecated: the former name of `insecure`."""
     faults: FaultInjection | None
+    snapshot: Snapshot | None
+    restore: Restore | None
 
 
 @overload
-def join(group: Settings) -> Joining: ...
+def join(group: Settings, *, snapshot: Snapshot | None = None, restore: Restore | None = None) -> Joining: ...
 
 
 @overload
 def join(group: str, **options: Unpack[JoinOptions]) -> Joining: ...
 
 
-def join(group: str | Settings, **options: Any) -> Joining:
+def join(
+    group: str | Settings,
+    *,
+    snapshot: Snapshot | None = None,
+    restore: Restore | None = None,
+    **options: Any,
+) -> Joining:
     """A member of a live group: `async with join(...) as group`, or `group = await join(...)`.
 
     `group` is its name, and the keywords say how to take part; or it is a `Settings` that says everything.
+    With `peers` the members are those, for ever. With `founders`, the first members, or a `contact`, members
+    come and go: `snapshot` is called for the application's state when somebody joins here, between two
+    messages, and `restore` with such a state before this member's first message. With `super_peers` this
+    process is a phone of such a group, behind one of them.
     """
     if isinstance(group, Settings):
         if options:
             raise InputError(f"{next(iter(options))}: a Settings says everything; change it there")
-        return Joining(group)
-    return Joining(Settings.create(group=group, **options))
+        return Joining(group, snapshot, restore)
+    return Joining(Settings.create(group=group, **options), snapshot, restore)
 
 
 class Joining:
     """A group that is about to be joined."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._group = Group(settings)
+    def __init__(
+        self, settings: Settings, snapshot: Snapshot | None = None, restore: Restore | None = None
+    ) -> None:
+        self._group: Group
+        if settings.super_peers:
+            if snapshot is not None:
+                raise InputError("snapshot: nobody joins at a phone")
+            self._group = PhoneGroup(settings, restore)
+        elif settings.is_changing:
+            self._group = DynamicGroup(settings, snapshot, restore)
+        elif snapshot is not None or restore is not None:
+            raise InputError("snapshot, restore: they are for groups with founders or a contact")
+        else:
+            self._group = FixedGroup(settings)
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._start().__await__()

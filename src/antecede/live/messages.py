@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from antecede.live.envelope import body_in, immediate_causes
+from antecede.live.envelope import body_in, immediate_causes, origin_in
 from antecede.protocols.base import Delivery
 
-_MAX_NOTICES = 1_000
-"""Notices that wait for a listener."""
+Item = TypeVar("Item")
+
+_MAX_WAITING = 1_000
+"""Notices, or changes, that wait for a listener."""
 
 
 class MessageId(NamedTuple):
@@ -30,7 +33,7 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     # Most applications look at a part of it, so nothing is decoded before it is asked for.
     _delivery: Delivery
-    _names: list[str]
+    _names: Sequence[str] | Mapping[int, str]
     own: bool = False
     """Whether this member has broadcast it itself."""
     deliveries: int = 1
@@ -47,7 +50,7 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def origin(self) -> str:
-        return self._names[self._delivery.message.origin]
+        return origin_in(self._delivery, self._names)
 
     @property
     def seq(self) -> int:
@@ -110,27 +113,30 @@ class Notice(msgspec.Struct, frozen=True):
         "parked",
         "paused",
         "unreachable",
+        "away",
+        "draining",
+        "returning",
     ]
     member: str
     text: str
     time: float
 
 
-class Notices:
+class Subscription(Generic[Item]):
     """One listener's queue. Nobody may be listening, so the oldest of many are dropped.
 
     A group refers to its listeners weakly: one that is abandoned is forgotten.
     """
 
     def __init__(self) -> None:
-        self._queue: deque[Notice] = deque(maxlen=_MAX_NOTICES)
+        self._queue: deque[Item] = deque(maxlen=_MAX_WAITING)
         self._more = asyncio.Event()
         self._ended = False
 
-    def put(self, notice: Notice) -> None:
+    def put(self, item: Item) -> None:
         if self._ended:
             return
-        self._queue.append(notice)
+        self._queue.append(item)
         self._more.set()
 
     def end(self) -> None:
@@ -140,7 +146,7 @@ class Notices:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Notice:
+    async def __anext__(self) -> Item:
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration

@@ -15,7 +15,20 @@ from antecede.live.stability import Divergence, Stability
 _UNREACHABLE_SECONDS = 3.0
 """How long a super peer must be away before that is news: a connection that broke is made again at once."""
 
-ProblemKind = Literal["forked", "full", "parked", "paused", "refused", "store", "trace", "unreachable"]
+ProblemKind = Literal[
+    "away",
+    "draining",
+    "forked",
+    "full",
+    "parked",
+    "paused",
+    "refused",
+    "removing",
+    "returning",
+    "store",
+    "trace",
+    "unreachable",
+]
 
 
 class Problem(msgspec.Struct, frozen=True):

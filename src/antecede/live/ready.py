@@ -48,5 +48,6 @@ def send_and_advance(core: Core, ready: Ready) -> None:
     """Carry out a `Ready` that is durable: its packets go into the outboxes, and the core learns of it."""
     digests: dict[int, bytes] = {}
     for peer, packets in ready.packets.items():
-        core.outboxes[peer].extend(packets.first, packets.bodies, digests)
+        if (box := core.outboxes.get(peer)) is not None:  # or the link is no more, in a group that changes
+            box.extend(packets.first, packets.bodies, digests)
     core.advance(ready)

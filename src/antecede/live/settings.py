@@ -20,6 +20,8 @@ from antecede.units import parse_duration, parse_range
 
 _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
 _LOOPBACK = "127.0.0.1"
+_SHORTEST_HEARTBEAT = 200_000_000
+"""In nanoseconds: members look five times a second whether one is due."""
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +72,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     group: str
     me: str
     peers: list[str | Member] = []
+    """The other members, if nobody ever joins or leaves."""
+    founders: list[str | Member] = []
+    """The first members of a group whose members come and go, the same at each of them."""
+    contact: list[str | Member] = []
+    """Members of such a group, of which the first that answers admits this one."""
+    super_peers: list[str | Member] = []
+    """Of a phone in such a group: the members that it may be behind, of which one is its super peer."""
     protocol: str = "mbcp"
     behind: str | None = None
     """The super peer that this member is behind, if it is an internal peer (`freescale`)."""
@@ -90,6 +99,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit: int = 32 * 1024 * 1024
     """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits; the same of
     own messages that this member's application has not taken. More parked messages than that are refused."""
+    park: int = 0
+    """Bytes at which `broadcast` waits if only members that are away keep messages from being stable; these
+    messages are in the store. 0 if there is no such second limit."""
+    remove_after: str | None = None
+    """How long a member may be suspected before it is removed, if most are there; None is for ever."""
+    heartbeat: str | None = None
+    """How often members give a sign of life to each other at least; None is every 3 s."""
+    suspect_after: str | None = None
+    """After how long a silence a member is suspected; None adapts that to its link."""
+    forget_after: str = "7d"
+    """In a group whose members come and go: for how long at least a member that was removed may return with
+    what it alone had."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None
@@ -132,18 +153,68 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if "plain" in values:
             warnings.warn("the setting `plain` is now called `insecure`", DeprecationWarning, stacklevel=3)
             values["insecure"] = values.pop("plain")
-        peers = values.get("peers", [])
-        if not isinstance(peers, Iterable) or isinstance(peers, str | bytes | dict):
-            raise InputError('peers: it must be a list of members, such as ["bo@host:7000"]')
-        values["peers"] = [peer if isinstance(peer, str) else msgspec.to_builtins(peer) for peer in peers]
+        if isinstance(values.get("contact"), str):
+            values["contact"] = [values["contact"]]
+        for name in ("peers", "founders", "contact", "super_peers"):
+            values[name] = _members(name, values.get(name, []))
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InputError(str(error)) from error
 
     def members(self) -> list[Member]:
-        """The other members."""
-        return [Member.parse(peer) if isinstance(peer, str) else peer for peer in self.peers]
+        """The other members, of a fixed list."""
+        return _parsed(self.peers)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether members come and go."""
+        return bool(self.founders or self.contact or self.super_peers)
+
+    def first_members(self) -> list[Member]:
+        return _parsed(self.founders)
+
+    def super_peer_list(self) -> list[Member]:
+        return _parsed(self.super_peers)
+
+    @property
+    def is_phone(self) -> bool:
+        """Whether this process is behind a super peer."""
+        return self.behind is not None or bool(self.super_peers)
+
+    def called(self) -> list[tuple[str, Member]]:
+        """Whom this process may call, and which setting names them."""
+        lists = ("peers", self.members()), ("founders", self.first_members()), ("contact", self.contacts())
+        everyone = (*lists, ("super_peers", self.super_peer_list()))
+        return [(what, member) for what, members in everyone for member in members]
+
+    def contacts(self) -> list[Member]:
+        return _parsed(self.contact)
+
+    def validate_changing(self) -> None:
+        """What a group whose members come and go needs."""
+        founders, contacts = self.first_members(), self.contacts() + _parsed(self.super_peers)
+        if self.peers:
+            raise InputError("peers: a group whose members come and go has founders, or a contact")
+        if self.behind is not None:
+            raise InputError("behind: where members come and go, a phone lists its super_peers")
+        if self.super_peers and (founders or self.contact or self.web or self.listen):
+            raise InputError("super_peers: a phone has no founders and no contact, and does not listen")
+        if self.web is not None and self.protocol != "freescale":
+            raise InputError("web: it is for phones, and only groups with protocol freescale have them")
+        for member in (Member(self.me), *founders, *contacts):
+            validate_name(member.name)
+            if "~" in member.name:
+                raise InputError(f"'{member.name}' is not a name: ~ separates a name from its incarnation")
+        names = [member.name for member in founders]
+        if len(set(names)) < len(names):
+            raise InputError("founders: one of them is listed twice")
+        if founders and self.me not in names:
+            raise InputError(f"founders: {self.me} is not among them; name a contact to join the group")
+        for member in contacts:
+            if member.at is None:
+                raise InputError(f"contact: where is {member.name}? Write {member.name}@host:port")
+        self._validate([*founders, *contacts])
 
     def roster(self) -> Roster:
         """All members, validated."""
@@ -167,10 +238,40 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for member in others:
             if member.at is not None:
                 _validate_target(member.at)
-        if self.limit < 0:
-            raise InputError(f"limit: it must not be negative, and is {self.limit}")
+        for what, number in (("limit", self.limit), ("park", self.park)):
+            if number < 0:
+                raise InputError(f"{what}: it must not be negative, and is {number}")
+        if self.park and self.store is None:
+            raise InputError("park: messages for members that are away are kept in a store; name one")
+        for what, text in (
+            ("remove_after", self.remove_after),
+            ("heartbeat", self.heartbeat),
+            ("suspect_after", self.suspect_after),
+        ):
+            _validate_duration(what, text, _SHORTEST_HEARTBEAT if what != "remove_after" else 1)
         if self.faults is not None:
             self.faults.validate()
+
+
+def _members(name: str, values: Any) -> list[Any]:
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | dict):
+        raise InputError(f'{name}: it must be a list of members, such as ["bo@host:7000"]')
+    return [each if isinstance(each, str) else msgspec.to_builtins(each) for each in values]
+
+
+def _parsed(members: list[str | Member]) -> list[Member]:
+    return [Member.parse(each) if isinstance(each, str) else each for each in members]
+
+
+def _validate_duration(what: str, text: str | None, least: int) -> None:
+    if text is None:
+        return
+    try:
+        value = parse_duration(text)
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from error
+    if value < least:
+        raise InputError(f"{what}: {text} is too short")
 
 
 class Roster(msgspec.Struct, frozen=True):

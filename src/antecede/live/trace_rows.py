@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SEND, RECEIVE, DELIVER = range(3)
+SEND, RECEIVE, DELIVER, ADMIT, LEAVE, REMOVE, CLOSE = range(7)
 """The codes of `trace.schema`, which a member without a trace cannot import: it needs Arrow."""
 MAX_ROWS = 100_000
 """Rows in memory that are not in the trace's folder yet."""
@@ -21,6 +21,10 @@ class TraceRow(NamedTuple):
     payload: int = 0
     link: int = -1
     causes: list[tuple[int, int]] | None = None
+    member: int = -1
+    """Whom a change of the group concerns."""
+    process: int = -1
+    """Where it happened, if a process is one member after another."""
 
 
 class TraceBuffer:

@@ -98,6 +98,10 @@ class Application:
         self._is_scheduled = False
         self._processing: tuple[bytes, bool] | None = None
 
+    def forget(self) -> None:
+        """It has another state now: what it was given before is in that, or comes again."""
+        self._processing, self._holds = None, False
+
     def wake(self) -> None:
         if not self._is_scheduled:
             self._schedule(0)

@@ -16,14 +16,16 @@ from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import (
     AttemptBegun,
     Founded,
+    Gone,
     JoinAsked,
     LeaveAsked,
+    PartnerGone,
     RemoveAsked,
     Reported,
     Sponsored,
     Started,
 )
-from antecede.live.changing.greeting import MemberGreeter, MemberGreeting, decode
+from antecede.live.changing.greeting import GoneError, MemberGreeter, MemberGreeting, decode
 from antecede.live.changing.recovery import restore
 from antecede.live.clock import MemberClock
 from antecede.live.events import Opened
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 TICK = 100 * MILLISECOND
 _JOIN_PATIENCE = 1_500 * MILLISECOND
 _GREETING_PATIENCE = 300 * MILLISECOND
+_FORGET_AFTER = 3_600_000 * MILLISECOND
 _PATH = Path("store")
 
 
@@ -68,9 +71,15 @@ class Host:
         self.lost_cursor = False
         self.lives = 0
 
+    def create_core(self) -> ChangingCore:
+        return ChangingCore(ChangingMbcp, self.name)
+
+    def create_process(self) -> Process:
+        return Process(self)
+
     def start(self, _: object = None) -> None:
         if self.process is None and not self.is_dead:
-            self.process = Process(self)
+            self.process = self.create_process()
             self.lives += 1
             self.world.guard(self.process, self.process.start, None)
 
@@ -111,13 +120,13 @@ class Process:
         self._is_committing = False
         self._asked_at = -_JOIN_PATIENCE
         world = self.world
-        self.core = ChangingCore(ChangingMbcp, host.name)
+        self.core = host.create_core()
         self.clock = MemberClock(lambda: world.epoch + world.now, lambda: world.now)
 
     def start(self, _: object) -> None:
         host, world = self.host, self.world
         core = self.core
-        identity = {"group": "g", "member": host.name, "protocol": "mbcp", "members": "changing"}
+        identity = {"group": "g", "member": host.name, "protocol": core.kind.name, "members": "changing"}
         try:
             self.journal = Journal(host.disk, identity, True, world.random_bytes)
             restore(core, self.journal)
@@ -155,10 +164,12 @@ class Process:
     def stepped(self) -> None:
         """The core has taken an event: what follows for the application, and a commit if it is due."""
         core = self.core
+        core.changes.clear()  # of which this driver tells nobody
         if core.phase == Phase.MEMBER and not core.is_started:
             snapshot = core.snapshot
             assert snapshot is not None
             self.host.witness.restore(snapshot)
+            self.application.forget()
             self.world.tell(self.host.name, f"has a snapshot of {len(self.host.witness.applied)} messages")
             self.world.count("joined")
             core.step(Started(self.now()))
@@ -237,8 +248,8 @@ class Process:
     # Connections
 
     def dial(self, link: int) -> None:
-        where = self.core.wanted_links().get(link)
-        if where is not None and link not in self.serving and link not in self._dialling:
+        where = self.core.wanted_place(link)
+        if where and link not in self.serving and link not in self._dialling:
             mine = self.core.links[link][0]
             if self._call(self.world.by_place[where], mine, link):
                 self._dialling.add(link)
@@ -270,6 +281,11 @@ class Process:
                 self._greet(end, frames)
             else:
                 self._take_frames(link, frames)
+        except GoneError as error:
+            self.world.count("answered that it is forgotten")
+            self.world.tell(self.host.name, f"answers m{end.peer} {error.answer}")
+            end.write([encode(error.answer)])
+            self._close(end)
         except StaleGreetingError as error:
             if error.refusal:
                 end.write([encode(Refusal(error.refusal))])
@@ -286,6 +302,8 @@ class Process:
     def _take_frames(self, link: int, frames: list[bytes]) -> None:
         now, time, partner = self.world.now * 1e-9, self.now(), self.links[link]
         for data in frames:
+            if link not in self.core.links:
+                return
             partner.receive(cast("Any", decode(data)), now, time)
             if link in self.core.rejected:
                 raise ViolationError(f"{self.host.name}: {self.core.rejected[link]}")
@@ -293,6 +311,11 @@ class Process:
 
     def _greet(self, end: End, frames: list[bytes]) -> None:
         greeting = decode(frames[0])
+        if isinstance(greeting, Gone):
+            link = self.ends[end][1]
+            if link in self.core.links:
+                self.core.step(PartnerGone(link, greeting, self.now()))
+            return self._close(end)
         if isinstance(greeting, Refusal):
             return self._close(end)
         if not isinstance(greeting, MemberGreeting):
@@ -301,6 +324,8 @@ class Process:
         called = None
         if end.dialled:
             mine, link = self.ends[end]
+            if link is not None and link not in core.links:
+                return self._close(end)
             called = mine, None if link is None else core.links[link][1]
         is_seeking = end.dialled and self.ends[end][1] is None
         link = self.greeter.find_link(greeting, now, called)
@@ -344,6 +369,12 @@ class Process:
             self._dialling.discard(link)
 
     def pump(self) -> None:
+        dropped, self.core.dropped = self.core.dropped, []
+        for link in dropped:
+            self.greeter.forget(link)
+            if (end := self.serving.get(link)) is not None:
+                self._close(end)
+            self.links.pop(link, None)
         for link, end in list(self.serving.items()):
             while frames := self.links[link].take_frames(self.world.now * 1e-9):
                 end.write([encode(frame) for frame in frames])
@@ -352,13 +383,14 @@ class Process:
 
     def tick(self, _: object) -> None:
         world, core = self.world, self.core
-        if core.members and core.reports.is_due(core.member, self.now()):
-            core.step(Reported(self.now()))
+        self.report()
+        core.tidy(self.now(), _FORGET_AFTER)
         self._join_if_wanted()
         if not self.host.is_wanted:
             self.leave()  # it had asked for that, and was killed before that was durable
-        for link in core.wanted_links():
+        for link in core.outboxes:
             self.dial(link)
+        self.pump()
         for link, end in list(self.serving.items()):
             if self.links[link].tick(world.now * 1e-9) is not None:
                 self._close(end)
@@ -367,16 +399,28 @@ class Process:
         self.application.wake()
         world.push(world.now + TICK, self, self.tick, None)
 
+    def report(self) -> None:
+        core = self.core
+        if core.members and core.reports.is_due(core.member, self.now()):
+            core.step(Reported(self.now()))
+
+    def wants_in(self) -> bool:
+        return self.host.is_wanted
+
+    def create_contact(self) -> Contact:
+        return Contact(self.host.name, self.world.random_bytes(NONCE_BYTES), self.host.place)
+
     def _join_if_wanted(self) -> None:
         """Ask for admission, and again elsewhere if nobody answers."""
         core, world = self.core, self.world
-        if not self.host.is_wanted or core.phase in (Phase.MEMBER, Phase.LEAVING):
+        if not self.wants_in() or core.phase in (Phase.MEMBER, Phase.LEAVING):
             return
         is_overdue = core.phase == Phase.JOINING and world.now - self._asked_at > _JOIN_PATIENCE
         if not core.members or is_overdue or core.phase in (Phase.ENDED, Phase.REMOVED):
             if core.phase == Phase.REMOVED:
                 world.count("returns")
-            nonce = world.random_bytes(NONCE_BYTES)
-            core.step(AttemptBegun(Contact(self.host.name, nonce, self.host.place), self.now()))
+            contact = self.create_contact()
+            self.host.addresses.add(contact.address)
+            core.step(AttemptBegun(contact, self.now()))
         if core.phase == Phase.OUTSIDE and not self.core.has_ready:
             self.seek()

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from vopr.changing import world
+from vopr.changing.churn import ChurnWorld
 from vopr.changing.planted import BUGS, planted
 from vopr.changing.world import AdmissionWorld, execute, run_world
 
-_FIRST_SEED = {"backlog_is_left_behind": 65, "reports_are_not_repeated": 255}
+_FIRST_SEED = {"backlog_is_left_behind": 65, "reports_are_not_repeated": 640}
 """Where to begin to look for a bug that is rare."""
 _MAX_SEEDS = 200
 
@@ -63,3 +64,11 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     with planted(bug):
         found = next(seed for seed in range(first, first + _MAX_SEEDS) if execute(seed).violation)
     assert execute(found).violation is None
+
+
+def test_nothing_grows_with_members_that_come_and_go() -> None:
+    """Some are new, one comes again with its store; each broadcasts, and so do those who stay."""
+    churn = ChurnWorld(60)
+    assert run_world(churn).violation is None
+    assert churn.after
+    assert churn.grown() == {}

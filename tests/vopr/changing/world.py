@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from antecede.live.changing import reporting
+from antecede.live.changing import forgetting, reporting
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.super_peer import SuperPeerCore
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from vopr.changing.application import SentMessage
@@ -41,12 +43,13 @@ _CHANGES = ("join", "join", "join", "leave", "remove", "remove wrongly", "lose s
 @contextmanager
 def short_times() -> Iterator[None]:
     """As for fixed groups: everything that waits waits for less."""
-    before, reporting.RETRY = reporting.RETRY, 150 * MILLISECOND
+    before = reporting.RETRY, forgetting.IDLE
+    reporting.RETRY, forgetting.IDLE = 150 * MILLISECOND, 600 * MILLISECOND
     try:
         with short_link_times():
             yield
     finally:
-        reporting.RETRY = before
+        reporting.RETRY, forgetting.IDLE = before
 
 
 class World:
@@ -127,15 +130,18 @@ class World:
         network.delay = (1, 3, 20, 100)[self.below(4)] * MILLISECOND
         for _ in range(3 + self.below(30)):
             self.push(self._moment(duration), None, self._burst, None)
-        for _ in range(1 + self.below(6)):
-            change = _CHANGES[self.below(len(_CHANGES))]
-            self.push(self._moment(duration), None, self._change, change)
+        self.schedule_changes(duration)
         enabled = [fault for fault in _FAULTS if self.random() < 0.5]
         for _ in range(self.below(10) if enabled else 0):
             self.push(self._moment(duration), None, self._inject, enabled[self.below(len(enabled))])
         self.run_until(duration)
         self._heal()
         self.rest()
+
+    def schedule_changes(self, duration: int) -> None:
+        for _ in range(1 + self.below(6)):
+            change = _CHANGES[self.below(len(_CHANGES))]
+            self.push(self._moment(duration), None, self._change, change)
 
     def rest(self) -> None:
         """Run until nothing more happens, and judge the end."""
@@ -152,10 +158,17 @@ class World:
         return self.below(duration // MILLISECOND) * MILLISECOND
 
     def _burst(self, _: object) -> None:
-        host = self.pick(self.active())
+        host = self.pick([*self.active(), *self.active_phones()])
         if host is not None and host.process is not None:
             for _ in range(1 + self.below(4)):
                 host.process.broadcast()
+
+    def active_phones(self) -> list[Host]:
+        return []
+
+    def machines(self) -> list[Host]:
+        """All on which something runs that may fail."""
+        return self.hosts
 
     def active(self) -> list[Host]:
         """Hosts whose application takes part."""
@@ -199,11 +212,14 @@ class World:
 
     def _replace(self, host: Host) -> None:
         """A member of the same name begins with an empty store, and joins."""
-        new = Host(self, len(self.hosts), False, host.name)
+        new = self.create_host(host.name)
         new.is_wanted = True
         self.hosts.append(new)
         self.by_place[new.place] = new
         self.push(self.now + self.below(300) * MILLISECOND, None, new.start, None)
+
+    def create_host(self, name: str) -> Host:
+        return Host(self, len(self.hosts), False, name)
 
     def _may_spare(self, founder: Host) -> bool:
         """Whether a founder may leave: removals need a quorum, for which only stable members count."""
@@ -229,7 +245,7 @@ class World:
     # Faults
 
     def _inject(self, name: str) -> None:
-        host = self.pick([each for each in self.hosts if each.process and each.process.is_up])
+        host = self.pick([each for each in self.machines() if each.process and each.process.is_up])
         if host is None or host.process is None:
             return
         process = host.process
@@ -242,7 +258,8 @@ class World:
             self.next_kill_is_power = name == "power later"
             host.disk.operations_left = self.below(12)
         elif name == "partition":
-            pair = host.rank, self.below(len(self.hosts))
+            others = self.machines()
+            pair = host.rank, others[self.below(len(others))].rank
             self.network.severed.add(pair)
             self.push(self.now + self.below(800) * MILLISECOND, None, self._join, pair)
             for end in list(process.ends):
@@ -266,7 +283,7 @@ class World:
         network = self.network
         network.loss, network.late_greetings, network.delay = 0.0, 0.0, 2 * MILLISECOND
         network.severed.clear()
-        for host in self.hosts:
+        for host in self.machines():
             host.disk.operations_left = -1
         self.tell("", "faults are over")
 
@@ -297,17 +314,17 @@ class World:
             )
             if names != sorted(wanted):
                 return f"{host.name} has the view {names}, not {sorted(wanted)}"
-            if reason := _remembers(core.member):
+            if reason := _remembers(core.member) or _keeps(core):
                 return f"{host.name} {reason}"
         return None
 
     def judge(self) -> None:
         """At rest: every member's application has the same, and all that is owed."""
-        members = [host for host in self.hosts if host.is_wanted]
+        members = [host for host in self.machines() if host.is_wanted]
         owed: dict[bytes, None] = {}
         for host in members:
             owed |= host.witness.applied
-        for host in self.hosts:
+        for host in self.machines():
             if host in members or (not host.is_dead and not host.was_removed):
                 owed |= {each.body: None for each in host.witness.sends}
         for host in members:
@@ -335,6 +352,41 @@ def _remembers(member: ChangingMember) -> str:
         if gone := set(table) - alive:
             return f"remembers {len(gone)} that are gone ({name})"
     return ""
+
+
+def _keeps(core: ChangingCore) -> str:
+    """What a core keeps of processes that are gone, or that it was."""
+    member = core.member
+    others = set(member.addresses.values()) - {core.address}
+    if isinstance(core, SuperPeerCore):
+        others |= core.phones.keys()
+        # What a phone without a slot has not acknowledged is kept: it may come back, and must be told.
+        others |= {core.links[link][1] for link, box in core.outboxes.items() if box.packets}
+    if core.members.keys() != {core.address}:
+        return f"keeps {len(core.members)} addresses of its own"
+    if core.greeted.keys() - others:
+        return "keeps contacts of others"
+    if member.contacts.keys() - member.addresses.keys() - member.tombstones.keys():
+        return "keeps contacts of streams"
+    if {theirs for _, theirs in core.links.values()} != others:
+        return f"keeps {len(core.links)} links to {len(others)} others"
+    for name, value in vars(core).items():
+        if isinstance(value, dict | set) and name in _BY_LINK and set(value) - core.links.keys():
+            return f"keeps links ({name})"
+    return ""
+
+
+_BY_LINK = (
+    "outboxes",
+    "sent",
+    "received",
+    "received_chain",
+    "durably_received",
+    "durable_chain",
+    "partner_lineages",
+    "strangers",
+    "void",
+)
 
 
 class AdmissionWorld(World):

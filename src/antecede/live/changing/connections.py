@@ -12,35 +12,53 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, cast
 
-from antecede.errors import AntecedeError, InputError
+from antecede.errors import AntecedeError, InputError, require
+from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.greeting import MemberGreeter, MemberGreeting, decode
+from antecede.live.changing.events import Gone, PartnerGone
+from antecede.live.changing.greeting import (
+    GoneError,
+    Inquiry,
+    InquiryReply,
+    MemberGreeter,
+    MemberGreeting,
+    decode,
+)
+from antecede.live.changing.presence import PresenceTable, PresenceUpdate
 from antecede.live.clock import Clock
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Identity, Security
 from antecede.live.settings import Settings, address
+from antecede.live.suspicion import Suspicions
 from antecede.live.transport.admission import Admission, PendingConnection, capacity_for, source_of
 from antecede.live.transport.frames import MAX_BYTES, Refusal, encode
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.links import PartnerLink
 from antecede.live.transport.listener import Listener
-from antecede.live.transport.wires import TcpWire
+from antecede.live.transport.wires import TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError
 
 _GREETING_SECONDS = 10.0
 _CLOSING_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_MAX_GREETING = 1 << 14
+_MAX_GREETING, _MAX_ANSWER = 1 << 14, 1 << 20
+"""Bytes of a stranger's first frame, and of a known partner's: it may list the members of a group."""
 _EXPECTED_MEMBERS = 256
+_REPEAT_LOG_SECONDS = 60.0
+_MAX_LOGGED = 1_000
+_PHONE_HEARTBEAT, _PHONE_SILENCE = 1.0, 4.0
+_PHONE_ACK = 0.5
+"""Seconds between two acks of a phone: with one for each message its super peer would be busy with them."""
 
 
 class MemberConnections:
     """All connections of one process. `stepped` is called after the core has taken an event, `heard` when
-    something has arrived on a link, `lost` when a link has no connection any more."""
+    something has arrived on a link, `notify` with what a person may want to know; `suspicions` say how long a
+    member may be silent."""
 
     def __init__(
         self,
@@ -49,72 +67,162 @@ class MemberConnections:
         clock: Clock,
         stepped: Callable[[], None],
         heard: Callable[[int], None],
+        notify: Callable[[str, str, str], None],
         counts: Counter[str],
+        suspicions: Suspicions,
     ) -> None:
         self._settings, self._core, self._clock = settings, core, clock
         self._stepped, self._heard, self._counts = stepped, heard, counts
+        self._notify, self._suspicions = notify, suspicions
         self._security = Security(settings)
         self._greeter = MemberGreeter(core, settings.group)
         self._log = Log(settings.group, settings.me)
         self._links: dict[int, PartnerLink] = {}
-        self._wires: dict[int, TcpWire] = {}
+        self._wires: dict[int, Wire] = {}
         """By link, the connection that is used."""
         self._work: dict[int, asyncio.Event] = {}
+        self._presence = PresenceTable(core.name, core.is_phone_core)
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
+        self._web: Listener | None = None
+        self.web_address: str | None = None
         self._admission = Admission(capacity_for(_EXPECTED_MEMBERS), [], counts)
         self._is_closing = False
+        self._offline_until = 0.0
+        self._logged: dict[tuple[str, str], float] = {}
+        self._cut_off: frozenset[str] = frozenset()
         self.address = ""
 
     async def start(self) -> None:
-        where = self._settings.listen
-        if where is not None:
-            self._listener = Listener(self._admission, self._accept)
-            try:
-                await self._listener.start(*address(where, "listen"))
-            except OSError as error:
-                raise InputError(f"listen: cannot listen at {where}: {error.strerror or error}") from error
+        settings = self._settings
+        if settings.listen is not None:
+            self._listener = Listener(self._admission, self._accept_tcp)
+            await self._listen(self._listener, "listen", settings.listen)
             self.address = self._listener.address
+        if settings.web is not None:
+            if self._security.is_on and self._security.web is None:
+                raise InputError("web: phones show a token, and the folder of keys has no token.key")
+            module = require("antecede.live.transport.web_port", "live")
+            port = module.WebPort(
+                self._security.web,
+                self._security.hosts,
+                settings.web_origins,
+                _MAX_GREETING,
+                self._accept_web,
+            )
+            self._web = Listener(self._admission, port.serve)
+            await self._listen(self._web, "web", settings.web)
+            scheme = "wss" if self._security.is_on else "ws"
+            self.web_address = f"{scheme}://{self._web.address}"
+
+    async def _listen(self, listener: Listener, what: str, where: str) -> None:
+        try:
+            await listener.start(*address(where, what))
+        except OSError as error:
+            raise InputError(f"{what}: cannot listen at {where}: {error.strerror or error}") from error
+
+    def cut_off(self, names: Iterable[str]) -> None:
+        """Drop the connections to these members and make none, until the next call: partitions for trials."""
+        self._cut_off = frozenset(names)
+        for link, wire in list(self._wires.items()):
+            if self._name_of(link) in self._cut_off:
+                wire.abort()
 
     @property
     def connected(self) -> set[int]:
         """The links that have a connection."""
-        return set(self._wires)
+        return self._wires.keys() & self._core.links.keys()
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The names of all that are connected to somebody, as far as is known here."""
+        return self._presence.everyone(self._is_in_group)
+
+    def _is_in_group(self, link: int) -> bool:
+        """Whether a member of the group is at the other end."""
+        core = self._core
+        if link not in core.links:
+            return False
+        address = core.links[link][1]
+        stream = core.member.stream_at.get(address)
+        return core.is_phone_core or (stream is not None and core.member.addresses.get(stream) == address)
+
+    def is_connected(self, address: int) -> bool:
+        """Whether there is a connection to the process at an address."""
+        return any(self._core.links[link][1] == address for link in self._wires)
+
+    def go_offline(self, seconds: float) -> None:
+        """Break all connections and make none for a while."""
+        self._offline_until = time.monotonic() + seconds
+        for wire in list(self._wires.values()):
+            wire.abort()
+
+    @property
+    def _is_offline(self) -> bool:
+        return time.monotonic() < self._offline_until
 
     def wake(self) -> None:
-        """There may be something to send, and somebody to call."""
-        for event in self._work.values():
-            event.set()
-        if self._is_closing:
+        """There may be something to send, and somebody to call; or links are no more."""
+        dropped, self._core.dropped = self._core.dropped, []
+        for link in dropped:
+            self._drop(link)
+        for link in self._core.take_touched():
+            if link in self._wires:
+                self._work[link].set()
+            else:
+                self._call_if_wanted(link)
+
+    def _call_if_wanted(self, link: int) -> None:
+        if link in self._dialling or self._is_closing or self._is_offline:
             return
-        for link, where in self._core.wanted_links().items():
-            if link not in self._wires and link not in self._dialling:
-                task = self._dialling[link] = self._spawn(self._keep_calling(link, where))
-                task.add_done_callback(partial(self._on_call_end, link))
+        if self._core.wanted_place(link):
+            task = self._dialling[link] = self._spawn(self._keep_calling(link))
+            task.add_done_callback(partial(self._on_call_end, link))
+
+    def _drop(self, link: int) -> None:
+        self._greeter.forget(link)
+        if (wire := self._wires.get(link)) is not None:
+            wire.abort()
+        if (work := self._work.pop(link, None)) is not None:
+            work.set()
+        self._links.pop(link, None)
 
     def _on_call_end(self, link: int, task: asyncio.Task[None]) -> None:
         self._dialling.pop(link, None)
 
     def tick(self) -> None:
         """Now and then: heartbeats, and connections that are silent for too long end."""
-        self._security.refresh()
+        self._check_proofs()
+        for link, update in self._presence.updates(time.monotonic(), self._is_in_group):
+            self._links[link].send(cast("Any", update))
         for link, wire in list(self._wires.items()):
-            if self._links[link].tick(time.monotonic()) is not None:
+            if link not in self._core.links:
+                continue  # it is being closed
+            partner = self._links[link]
+            stream = self._core.member.stream_at.get(self._core.links[link][1])
+            if stream is not None:
+                self._suspicions.limit(partner, stream)
+            if partner.tick(time.monotonic()) is not None:
                 wire.abort()
+            elif partner.has_work:
+                self._work[link].set()
+        for link in self._core.received.keys() - self._wires.keys():
+            self._call_if_wanted(link)
         self.wake()
 
     # Calling
 
-    async def _keep_calling(self, link: int, where: str) -> None:
+    async def _keep_calling(self, link: int) -> None:
         pause = _FIRST_PAUSE
         if self._core.name > self._name_of(link) and self._listener is not None:
             await asyncio.sleep(2 * _FIRST_PAUSE)  # the other one calls first
-        while link not in self._wires and (where := self._core.wanted_links().get(link, "")):
+        while link not in self._wires and not self._is_offline and (where := self._core.wanted_place(link)):
+            mine = self._core.links[link][0]
             with contextlib.suppress(OSError, TimeoutError, AntecedeError):
                 async with asyncio.timeout(_GREETING_SECONDS):
-                    wire = await TcpWire.dial(where, self._security.client)
-                await self._call(wire, self._core.links[link][0], link, "")
+                    wire = await dial(where, self._security.client)
+                await self._call(wire, mine, link, "")
                 pause = _FIRST_PAUSE
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -130,12 +238,45 @@ class MemberConnections:
         """Call whoever listens at a place, from the current address, and serve the connection; `greeted` is
         called with the link once both have greeted."""
         async with asyncio.timeout(_GREETING_SECONDS):
-            wire = await TcpWire.dial(where, self._security.client)
+            wire = await dial(where, self._security.client)
         await self._call(wire, self._core.address, None, name, greeted)
+
+    async def inquire(self, where: str, name: str) -> bool:
+        """Ask a founder whether it has seen this one before, whose store is empty."""
+        async with asyncio.timeout(_GREETING_SECONDS):
+            wire = await TcpWire.dial(where, self._security.client)
+            try:
+                self._check_identity(wire, name)
+                wire.max_bytes = _MAX_GREETING
+                await wire.write([encode(Inquiry(self._settings.group, self._core.name))])
+                reply = decode(await wire.read())
+            finally:
+                wire.abort()
+        if not isinstance(reply, InquiryReply):
+            raise RemoteError(getattr(reply, "reason", "it does not answer the inquiry")[:500])
+        return reply.is_known
+
+    @property
+    def inquirers(self) -> set[str]:
+        return self._greeter.inquirers
+
+    def _check_identity(self, wire: Wire, name: str, greeting: MemberGreeting | None = None) -> None:
+        """Whoever is at the other end must prove that it is this member: with a certificate, or with a token
+        if it has called by WebSocket, which only phones do."""
+        if greeting is not None and isinstance(wire, WebWire) and not greeting.contact.is_phone:
+            raise RemoteError("WebSockets are only for phones")
+        if self._security.is_on:
+            if greeting is not None and isinstance(wire, WebWire):
+                proof = self._security.verify_token(greeting.token)
+            else:
+                proof = self._security.verify_certificate(wire.info("peercert"))
+            if proof.identity != Identity(self._settings.group, name):
+                raise RemoteError(f"it claims to be {name} and is {proof.identity.name}")
+            wire.proof = proof
 
     async def _call(
         self,
-        wire: TcpWire,
+        wire: Wire,
         mine: int,
         link: int | None,
         name: str,
@@ -143,14 +284,19 @@ class MemberConnections:
     ) -> None:
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
-                if self._security.is_on and name:
-                    proof = self._security.verify_certificate(wire.info("peercert"))
-                    if proof.identity != Identity(self._settings.group, name):
-                        raise RemoteError(f"it is {proof.identity.name}, not {name}")
-                wire.max_bytes = _MAX_GREETING
-                await wire.write([encode(self._greeter.call(mine, link, self._place()))])
-                greeting = await self._read_greeting(wire)
+                if name:
+                    self._check_identity(wire, name)
+                if link is not None and link not in self._core.links:
+                    return  # it was dropped meanwhile
                 called = mine, None if link is None else self._core.links[link][1]
+                if isinstance(wire, TcpWire):  # the library of WebSockets reads ahead, past the greeting
+                    wire.max_bytes = _MAX_GREETING if link is None else _MAX_ANSWER
+                await wire.write(
+                    [encode(self._greeter.call(mine, link, self._place(), self._security.token))]
+                )
+                greeting = await self._read_greeting(wire, link)
+                if isinstance(greeting, Inquiry):
+                    raise RemoteError("it answers with an inquiry")
                 found = await self._accept_greeting(wire, greeting, called)
             if name and greeting.contact.name != name:
                 raise RemoteError(f"{greeting.contact.name} answers, not {name}")
@@ -165,9 +311,18 @@ class MemberConnections:
 
     # Accepting
 
-    async def _accept(self, connected: socket.socket, pending: PendingConnection) -> None:
-        wire = await TcpWire.accept(connected)
+    async def _accept_tcp(self, connected: socket.socket, pending: PendingConnection) -> None:
+        await self._accept(await TcpWire.accept(connected), pending)
+
+    async def _accept_web(self, connection: Any, pending: PendingConnection) -> None:
+        await self._accept(WebWire(connection), pending)
+
+    async def _accept(self, wire: Wire, pending: PendingConnection) -> None:
         pending.close = wire.abort
+        if self._is_offline:  # a trial cuts this member off
+            wire.abort()
+            return
+        claimed = ""
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
@@ -175,43 +330,67 @@ class MemberConnections:
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
                 wire.max_bytes = _MAX_GREETING
-                if self._security.server is not None:
+                if self._security.server is not None and isinstance(wire, TcpWire):
                     await wire.start_tls(self._security.server)
                 greeting = await self._read_greeting(wire)
+                if isinstance(greeting, Inquiry):
+                    self._check_identity(wire, greeting.name)
+                    await wire.write([encode(self._greeter.answer(greeting))])
+                    await wire.finish()
+                    return
+                claimed = greeting.contact.name
                 link = await self._accept_greeting(wire, greeting, None)
                 mine = self._core.links[link][0]
                 await wire.write([encode(self._greeter.call(mine, link, self._place()))])
             self._admission.authenticated(pending)
             await self._serve(wire, link, greeting, dialled=False)
         except AntecedeError as error:
-            self._refused(source_of(wire.info("peername")), error)
+            # What a stranger does in the name of a member is not the member's doing.
+            is_proven = wire.proof is not None or not self._security.is_on
+            who = claimed if claimed and is_proven else f"someone at {source_of(wire.info('peername'))}"
+            self._refused(who, error)
         finally:
             wire.abort()
 
-    async def _read_greeting(self, wire: TcpWire) -> MemberGreeting:
+    async def _read_greeting(self, wire: Wire, link: int | None = None) -> MemberGreeting | Inquiry:
+        """What the other says first. `link` is the one on which this process has called."""
         greeting = decode(await wire.read())
+        if isinstance(greeting, Gone) and link in self._core.links:
+            self._on_gone(wire, link, greeting)
         if isinstance(greeting, Refusal):
             raise RemoteError(f"it refuses: {greeting.reason[:500]}")
-        if not isinstance(greeting, MemberGreeting):
+        if not isinstance(greeting, MemberGreeting | Inquiry):
             raise RemoteError("its first frame is not a greeting")
         return greeting
 
+    def _on_gone(self, wire: Wire, link: int, answer: Gone) -> None:
+        """Nobody is at the other end of a link any more."""
+        name = self._name_of(link)
+        self._check_identity(wire, name)
+        self._core.step(PartnerGone(link, answer, self._clock.now()))
+        self._log.info("%s is no partner any more", name, extra={"peer": name})
+        self._stepped()
+        raise StaleGreetingError
+
     async def _accept_greeting(
-        self, wire: TcpWire, greeting: MemberGreeting, called: tuple[int, int | None] | None
+        self, wire: Wire, greeting: MemberGreeting, called: tuple[int, int | None] | None
     ) -> int:
         """Validate a greeting, and return the link that it is for; or refuse it with the reason."""
+        if greeting.contact.name in self._cut_off:
+            raise ConnectionResetError("it is cut off")
         try:
-            if self._security.is_on:
-                # Authentication comes first: a stranger learns nothing about the group.
-                proof = self._security.verify_certificate(wire.info("peercert"))
-                if proof.identity != Identity(self._settings.group, greeting.contact.name):
-                    raise RemoteError(f"it claims to be {greeting.contact.name} and is {proof.identity.name}")
-                wire.proof = proof
+            # Authentication comes first: a stranger learns nothing about the group.
+            self._check_identity(wire, greeting.contact.name, greeting if called is None else None)
+            if called is None and not greeting.you:
+                self._check_not_there(greeting)
             now = self._clock.now()
             link = self._greeter.find_link(greeting, now, called)
             self._greeter.check_resumable(link, cast("Any", greeting))
         except RemoteError as error:
             await wire.write([encode(Refusal(str(error)))])
+            raise
+        except GoneError as error:
+            await wire.write([encode(error.answer)])
             raise
         except StaleGreetingError as error:
             if error.refusal:
@@ -222,15 +401,69 @@ class MemberConnections:
         self._stepped()
         return link
 
+    def is_revoked(self, name: str) -> bool:
+        """Whether a name is revoked, and all that proves it."""
+        return self._security.is_revoked(name, "")
+
+    def _check_proofs(self) -> None:
+        """Cut off whoever is revoked by now, or has shown what has expired since."""
+        self._security.refresh()
+        for wire in list(self._wires.values()):
+            if wire.proof is not None:
+                try:
+                    self._security.check(wire.proof)
+                except RemoteError as error:
+                    self._refused(wire.proof.identity.name, error)
+                    wire.proof = None  # once is enough
+                    self._spawn(self._end(wire, str(error)))
+
+    async def _end(self, wire: Wire, reason: str) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await wire.write([encode(Refusal(reason))])
+        wire.abort()
+
+    def _check_not_there(self, greeting: MemberGreeting) -> None:
+        """Whoever asks to be admitted must not be there already: two processes have one name, or the former
+        one of a member that has lost its store is not seen to be gone yet.
+
+        One process may be there twice. It was admitted, and its sponsor died before the welcome arrived: then
+        it asks again, and answers for its first attempt that nobody is there.
+        """
+        core, contact = self._core, greeting.contact
+        for stream, at in core.member.addresses.items() if core.members else ():
+            member = core.contact_of(stream)
+            is_there = stream == core.me or (
+                self.is_connected(at) and not self._is_same_process(at, greeting)
+            )
+            if member is not None and member.name == contact.name and at != contact.address and is_there:
+                raise RemoteError(f"{contact.name} is a member already, and is connected")
+
+    def _is_same_process(self, address: int, greeting: MemberGreeting) -> bool:
+        """Whether the process at an address, as it greeted last, is the one that greets now: the last opening
+        of its store is the same. Copies of a store are opened once each."""
+        link = self._core.find_link(self._core.address, address)
+        lineage = [] if link is None else self._core.partner_lineages.get(link, [])
+        return bool(lineage and greeting.lineage) and lineage[-1] == greeting.lineage[-1]
+
     def _refused(self, who: str, error: Exception) -> None:
-        self._counts["rejected"] += 1
-        self._log.warning("refused %s: %s", who, error)
+        self._counts["rejected greeting"] += 1
+        # Whoever is refused tries again, so it is logged once a minute.
+        key, now = (who, str(error)), time.monotonic()
+        if now - self._logged.get(key, -_REPEAT_LOG_SECONDS) >= _REPEAT_LOG_SECONDS:
+            if len(self._logged) >= _MAX_LOGGED:
+                self._logged.clear()
+            self._logged[key] = now
+            self._log.warning("refused %s: %s", who, error, extra={"peer": who})
+        self._notify("refused", who, str(error))
 
     # While a connection lasts
 
-    async def _serve(self, wire: TcpWire, link: int, greeting: MemberGreeting, dialled: bool) -> None:
+    async def _serve(self, wire: Wire, link: int, greeting: MemberGreeting, dialled: bool) -> None:
+        if link not in self._core.links:
+            return  # it was dropped meanwhile
         if link not in self._links:
-            self._links[link] = PartnerLink(cast("Any", self._core), link, self._counts)
+            self._links[link] = self._create_link(link, greeting.contact)
             self._work[link] = asyncio.Event()
         partner = self._links[link]
         by_lesser_name = (self._core.name < greeting.contact.name) == dialled
@@ -239,9 +472,11 @@ class MemberConnections:
                 return
             before.abort()
         self._wires[link] = wire
+        self._presence.open(link, greeting.contact.name if greeting.contact.is_phone else None)
         partner.open(cast("Any", greeting), time.monotonic(), by_lesser_name)
         self._log.info("connected to %s", greeting.contact.label, extra={"peer": greeting.contact.name})
         self._counts["connections"] += 1
+        self._notify("joined", greeting.contact.label, "")
         self._heard(link)
         self._stepped()
         writer = asyncio.create_task(self._write(wire, link))
@@ -257,13 +492,26 @@ class MemberConnections:
             if self._wires.get(link) is wire:
                 del self._wires[link]
                 partner.close()
+                self._presence.close(link)
+                self._core.touched.add(link)
                 self._log.info("lost %s", greeting.contact.label, extra={"peer": greeting.contact.name})
+                self._counts["lost"] += 1
+                self._notify("lost", greeting.contact.label, "the connection has ended")
                 self._stepped()
             await asyncio.gather(writer, return_exceptions=True)
 
-    async def _write(self, wire: TcpWire, link: int) -> None:
+    def _create_link(self, link: int, contact: Contact) -> PartnerLink:
+        partner = PartnerLink(cast("Any", self._core), link, self._counts)
+        if contact.is_phone or self._core.is_phone_core:
+            # A phone looks for another super peer when this one is silent.
+            partner.heartbeat_seconds, partner.silence_seconds = _PHONE_HEARTBEAT, _PHONE_SILENCE
+        if self._core.is_phone_core:
+            partner.ack_seconds = _PHONE_ACK
+        return partner
+
+    async def _write(self, wire: Wire, link: int) -> None:
         try:
-            while self._wires.get(link) is wire:
+            while self._wires.get(link) is wire and link in self._core.links:
                 frames = self._links[link].take_frames(time.monotonic())
                 if not frames:
                     self._work[link].clear()
@@ -275,15 +523,20 @@ class MemberConnections:
         except (ConnectionError, OSError):
             wire.abort()
 
-    async def _read(self, wire: TcpWire, link: int) -> None:
+    async def _read(self, wire: Wire, link: int) -> None:
         partner, core = self._links[link], self._core
         while True:
             frame = decode(await wire.read())
-            if self._wires.get(link) is not wire:
+            if self._wires.get(link) is not wire or link not in core.links:
                 return
-            partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())
-            self._work[link].set()
-            self._heard(link)
+            if isinstance(frame, PresenceUpdate):
+                partner.heard_at = time.monotonic()
+                self._presence.receive(link, frame)
+            else:
+                partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())
+            if link in core.links:
+                self._work[link].set()
+                self._heard(link)
             self._stepped()
             if (reason := core.rejected.pop(link, None)) is not None:
                 raise RemoteError(reason)
@@ -310,14 +563,15 @@ class MemberConnections:
 
     async def close(self) -> None:
         self._is_closing = True
-        if self._listener is not None:
-            self._listener.close()
+        for listener in (self._listener, self._web):
+            if listener is not None:
+                listener.close()
         self._admission.close_all()
         for event in self._work.values():
             event.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
-                while any(self._work[link].is_set() for link in self._wires):
+                while any(self._work[link].is_set() for link in self.connected):
                     await asyncio.sleep(0.002)
         for task in list(self._tasks):
             task.cancel()

@@ -6,6 +6,7 @@ do not have. So whoever shows both proves the address, and nobody has to agree o
 
 from __future__ import annotations
 
+import functools
 from hashlib import sha256
 
 import msgspec
@@ -28,10 +29,13 @@ class Contact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
     nonce: bytes = b""
     at: str = ""
+    is_phone: bool = False
+    """Whether it is behind a super peer, and no member. An address is a phone's or a member's for good."""
 
     @property
     def address(self) -> int:
-        digest = sha256(b"antecede address\0" + self.name.encode() + b"\0" + self.nonce).digest()
+        kind = b"antecede phone\0" if self.is_phone else b"antecede address\0"
+        digest = sha256(kind + self.name.encode() + b"\0" + self.nonce).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
     @property
@@ -44,6 +48,7 @@ _decoder = msgspec.msgpack.Decoder(Contact)
 encode_contact = msgspec.msgpack.Encoder().encode
 
 
+@functools.lru_cache(1 << 12)
 def decode_contact(data: bytes) -> Contact:
     """A contact as somebody else has written it."""
     try:
@@ -62,4 +67,6 @@ def validated(contact: Contact) -> Contact:
         raise RemoteError(f"not a contact: {error}") from error
     if "~" in contact.name or len(contact.nonce) not in (0, NONCE_BYTES) or len(contact.at) > _MAX_AT:
         raise RemoteError("not a contact: its name, nonce or place cannot be")
+    if contact.is_phone and not contact.nonce:
+        raise RemoteError("not a contact: phones are no founders")
     return contact

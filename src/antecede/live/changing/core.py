@@ -14,26 +14,30 @@ Then the poll is logged at once, and its message is given to the application whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from antecede.causality import MessageId
 from antecede.live.changing.events import (
+    Aged,
     AttemptBegun,
     Declined,
+    Dropped,
     Founded,
     JoinAsked,
     LeaveAsked,
     LinkOpened,
+    PartnerGone,
     RemoveAsked,
     Reported,
     Sponsored,
     Started,
 )
-from antecede.live.changing.membership import MembershipCore
+from antecede.live.changing.forgetting import ForgettingCore
 from antecede.live.changing.recovery import take_checkpoint
 from antecede.live.changing.reporting import ReportSchedule
-from antecede.live.envelope import Body, wrap
+from antecede.live.envelope import PHONE_ORIGINS, Body, wrap
 from antecede.live.events import (
     AckReceived,
     Broadcast,
@@ -49,24 +53,54 @@ from antecede.live.events import (
 )
 from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
+from antecede.live.trace_rows import (
+    ADMIT,
+    CLOSE,
+    DELIVER,
+    LEAVE,
+    RECEIVE,
+    REMOVE,
+    SEND,
+    TraceBuffer,
+    TraceRow,
+)
 from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import chain
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase, ViewChange
-from antecede.protocols.base import Delivery, Effects, RemoteError
+from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
+
+_CHANGES = {"admit": ADMIT, "leave": LEAVE, "remove": REMOVE, "disown": REMOVE, "close": CLOSE}
+"""The kinds of rows for changes. Who is disowned never began, and is removed."""
+_MANY_NAMES = 1_024
+_NOT_IN_GROUP = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
 
-class ChangingCore(MembershipCore):
+class ChangingCore(ForgettingCore):
     """The process of the member `name`. `kind` is the protocol's class for groups that change."""
 
-    def __init__(self, kind: type[ChangingMember], name: str, durable: bool = True, own: bool = True) -> None:
+    is_phone_core = False
+
+    def __init__(
+        self,
+        kind: type[ChangingMember],
+        name: str,
+        durable: bool = True,
+        own: bool = True,
+        traced: bool = False,
+    ) -> None:
         super().__init__(kind, name)
-        self.is_durable, self.delivers_own, self.is_traced = durable, own, False
+        self.is_durable, self.delivers_own, self.is_traced = durable, own, traced
+        self.trace = TraceBuffer(0 if durable else sys.maxsize)
+        self.trace_names: list[str] = []
+        """The labels of the members in rows of the trace, which name them by their places here."""
+        self._codes: dict[str, int] = {}
         self.time = self.polls = 0
         """The last time in the log; how often a delivery was asked for, and that changed anything."""
 
         self.broadcasts = 0
         """How many messages the application has broadcast, as all incarnations together."""
+        self.last_broadcast = MessageId(-1, 0)
         self.changes: list[ViewChange] = []
         """For the driver to take."""
         self.invalid: list[str] = []
@@ -97,6 +131,9 @@ class ChangingCore(MembershipCore):
             Reported: self._on_reported,
             LeaveAsked: self._on_leave_asked,
             RemoveAsked: self._on_remove_asked,
+            PartnerGone: self._on_partner_gone,
+            Dropped: self._on_dropped,
+            Aged: self._on_aged,
             Broadcast: self._on_broadcast,
             PacketReceived: self._on_packet,
             AckReceived: self._on_ack,
@@ -118,15 +155,21 @@ class ChangingCore(MembershipCore):
 
     def broadcast(self, body: Body, now: int) -> MessageId:
         self._require_member()
-        payload = wrap(body, self.own_is_cause, None)
-        self.step(Broadcast([payload], now, self.delivers_own))
-        return MessageId(self.me, self.member.order.delivered[self.me])
+        self.step(Broadcast([self.wrap(body)], now, self.delivers_own))
+        return self.last_broadcast
+
+    def wrap(self, body: Body) -> bytes:
+        return wrap(body, self.own_is_cause, None)
 
     @property
     def has_ready(self) -> bool:
         return bool(self._records or self.packets)
 
     def ready(self, checkpoint: bool = False) -> Ready:
+        if self.is_traced:
+            self.log_polls(self.time)  # so that a replay gives all rows so far
+            if not self.trace.rows and len(self.trace_names) > _MANY_NAMES:
+                self.resume_trace([], self.trace.first, [])
         ready = Ready(
             number=self._next_number,
             records=() if checkpoint else self._records,
@@ -135,21 +178,25 @@ class ChangingCore(MembershipCore):
                 link: Packets(self.sent[link] - len(bodies) + 1, bodies)
                 for link, bodies in self.packets.items()
             },
-            received=dict(self.received),
-            received_chain=dict(self.received_chain),
+            received={link: self.received[link] for link in self.arrivals},
+            received_chain={link: self.received_chain[link] for link in self.arrivals},
             broadcasts=self.broadcasts,
             parked=self.application.parking,
+            trace_length=self.trace.length,
         )
         if checkpoint:
             self._logged_polls = self.polls
-        self._records, self.packets = [], {}
+        self._records, self.packets, self.arrivals = [], {}, set()
         self._next_number += self.is_durable
         return ready
 
     def advance(self, ready: Ready) -> None:
         """A `Ready` has been carried out."""
-        self.durably_received.update(ready.received)
-        self.durable_chain.update(ready.received_chain)
+        for link in self.links.keys() & ready.received.keys():
+            self.durably_received[link] = ready.received[link]
+            self.durable_chain[link] = ready.received_chain[link]
+        self.trace.durable = max(self.trace.durable, ready.trace_length)
+        self.touched.update(self.links.keys() & {*ready.packets, *ready.received})
         if ready.number:
             self._persisted = ready.number
             self._arrived = {each: number for each, number in self._arrived.items() if number > ready.number}
@@ -164,15 +211,22 @@ class ChangingCore(MembershipCore):
 
     def _on_broadcast(self, event: Broadcast) -> None:
         self._require_member()
-        self._log(event)
         member = self.member
+        while event.own and member.undelivered and self.poll(event.time):
+            pass  # what this member has brought back is before its new messages here, as everywhere
+        self._log(event)
         for payload in event.payloads:
             effects = member.broadcast(payload, event.time)
+            if self.is_traced and effects.message is not None:
+                packet = next((send.packet for send in effects.sends), None)
+                control = 0 if packet is None else len(self.kind.encode(packet)) - len(payload)
+                self._add_row(SEND, effects.message, event.time, control, len(payload))
             self._carry_out(member.me, effects)
             self.broadcasts += 1
             self.own_is_cause = True
-            if event.own and effects.message is not None:
-                self.application.add_own(Delivery(effects.message, payload, None))
+            self.last_broadcast = cast("MessageId", effects.message)
+            if event.own:
+                self.application.add_own(Delivery(self.last_broadcast, payload, None))
                 self._numbers[self.application.delivered] = self._next_number
         self._after(member)
 
@@ -180,6 +234,8 @@ class ChangingCore(MembershipCore):
 
     def _on_packet(self, event: PacketReceived) -> None:
         link, number, now = event.link, event.number, event.time
+        if link not in self.links:
+            return  # it has ended with a packet before this one
         before = self.received[link]
         if number != before + 1:
             if number <= before:
@@ -187,15 +243,22 @@ class ChangingCore(MembershipCore):
             raise RemoteError(f"packet {number} came after packet {before}")
         value = chain(self.received_chain[link], event.data)
         packet = self.kind.decode(event.data)
+        self.check_packet(link, packet)
         self._log(event)
         self.received[link], self.received_chain[link] = number, value
+        if self.is_durable:
+            self.arrivals.add(link)
+        else:
+            self.durably_received[link], self.durable_chain[link] = number, value
         messages = packet.message_ids()
-        if messages:
+        if messages and self.is_durable:
             self._arrived.update(dict.fromkeys(messages, self._next_number))
         else:
             self._unblocking_number = self._next_number
         mine, theirs = self.links[link]
         member = self.members[mine]
+        if self.is_traced and member.phase == Phase.MEMBER and mine == self.address:
+            self._note_received(messages, theirs, now)
         was_member = member.phase == Phase.MEMBER
         try:
             effects = member.receive(theirs, packet, now)
@@ -207,6 +270,9 @@ class ChangingCore(MembershipCore):
         self._carry_out(mine, effects)
         self._after(member)
 
+    def check_packet(self, link: int, packet: Packet) -> None:
+        """Raise a `RemoteError` if who is at the other end may not send that."""
+
     def _on_opened(self, event: Opened) -> None:
         self._log(event)
         self.lineage = extend_lineage(self.lineage, event.id, self.broadcasts)
@@ -214,6 +280,7 @@ class ChangingCore(MembershipCore):
     def _on_partner_met(self, event: PartnerMet) -> None:
         self._log(event)
         self.partner_lineages[event.link] = event.lineage
+        self.void.discard(event.link)  # somebody is there after all
 
     # Delivering
 
@@ -226,6 +293,8 @@ class ChangingCore(MembershipCore):
         queue = self.application
         if acks:
             queue.ack()
+        if not queue.attempts and self.phase in _NOT_IN_GROUP:
+            return None  # this process is about to be another member
         if not queue.unacked:
             if self.on_idle is not None and self.may_sponsor:
                 self.on_idle()
@@ -238,7 +307,7 @@ class ChangingCore(MembershipCore):
         self._numbers.pop(position, None)
         queue.attempts += 1
         delivery = queue.unacked[0]
-        if queue.attempts == 1 and delivery.message.origin == self.me:
+        if queue.attempts == 1 and queue.is_own(delivery):
             queue.take_own(delivery)
         return delivery
 
@@ -267,17 +336,26 @@ class ChangingCore(MembershipCore):
         effects = member.pending_effects(now)
         is_simple = member.deliveries == before + 1 and not effects.sends
         if delivery is not None and is_simple and delivery.message not in member.originals:
-            number = max(self._unblocking_number, self._arrived.pop(delivery.message, 0))
+            number = max(self._unblocking_number, self._take_arrived(delivery.message))
         else:
             self.log_polls(now)
             number = self._next_number
-        if delivery is not None:
-            self._deliver(delivery, number)
         self._carry_out(member.me, effects)
         self._after(member)
+        if delivery is not None:
+            self._deliver(delivery, number, now)
         return True
 
-    def _deliver(self, delivery: Delivery, number: int) -> None:
+    def _take_arrived(self, message: MessageId) -> int:
+        """The number of the `Ready` that makes a message durable, or one that is not less."""
+        if message in self._arrived:
+            return self._arrived.pop(message)
+        # A message of another super peer's phone has come under another id.
+        return max(self._arrived.values(), default=0) if message.origin >= PHONE_ORIGINS else 0
+
+    def _deliver(self, delivery: Delivery, number: int, now: int) -> None:
+        if self.is_traced:
+            self._add_row(DELIVER, delivery.message, now)
         queue = self.application
         queue.delivered += 1
         queue.unacked.append(delivery)
@@ -320,21 +398,56 @@ class ChangingCore(MembershipCore):
         changes = member.take_changes()
         if changes or member.phase == Phase.LEAVING:  # which learns of members that it never knew
             self.link_to_view(member)
-        if member.me == self.address and not self.is_replaying:
-            self.changes += changes
+            self.touched.update(self.received)
+        if member.me == self.address:
+            self.drop_links_of_forgotten(member)
+            for change in changes:
+                if change.kind == "admit":
+                    self.since[change.member] = self.time
+                if self.is_traced:
+                    kind, member_label = _CHANGES[change.kind], self.labels[change.member]
+                    self._add_row(kind, change.message, self.time, member=self._code(member_label))
+            if len(self.since) > 2 * len(member.addresses):
+                self.since = {each: since for each, since in self.since.items() if each in member.addresses}
+            if not self.is_replaying:
+                self.changes += changes
 
+    # The trace
 
-class Labels(Mapping[int, str]):
-    """What applications call the incarnations that a core knows."""
+    def resume_trace(self, names: list[str], first: int, rows: list[TraceRow]) -> None:
+        """These rows are not in the trace's folder yet."""
+        self.trace_names[:] = names
+        self._codes = {name: code for code, name in enumerate(names)}
+        self.trace.first, self.trace.rows = first, rows
 
-    def __init__(self, core: ChangingCore) -> None:
-        self._core = core
+    def log_deliveries(self, now: int) -> None:
+        """As the driver of a fixed list calls it: make rows of the trace durable."""
+        self.log_polls(now)
 
-    def __getitem__(self, stream: int) -> str:
-        return self._core.label(stream)
+    def _note_received(self, messages: Sequence[MessageId], theirs: int, now: int) -> None:
+        stream = self.member.stream_at.get(theirs)
+        if stream is not None:
+            link = self._code(self.labels[stream])
+            for message in messages:
+                self._add_row(RECEIVE, message, now, link=link)
 
-    def __iter__(self) -> Any:
-        return iter(self._core.member.contacts)
+    def _add_row(
+        self,
+        kind: int,
+        message: MessageId,
+        now: int,
+        control: int = 0,
+        payload: int = 0,
+        link: int = -1,
+        member: int = -1,
+    ) -> None:
+        origin, process = self._code(self.labels[message.origin]), self._code(self.identity.label)
+        row = TraceRow(kind, origin, message.seq, now, control, payload, link, None, member, process)
+        self.trace.add(row)
 
-    def __len__(self) -> int:
-        return len(self._core.member.contacts)
+    def _code(self, label: str) -> int:
+        codes = self._codes
+        if (code := codes.get(label)) is None:
+            code = codes[label] = len(self.trace_names)
+            self.trace_names.append(label)
+        return code

@@ -7,6 +7,23 @@ import msgspec
 from antecede.live.changing.contact import Contact
 
 
+class Gone(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
+    """The answer to a greeting on a link that its receiver has dropped, or at an address that it has given
+    up."""
+
+    is_forgotten: bool = False
+    """Whether the receiver has forgotten the sender: every member had all of its messages, or it was never
+    one."""
+    stream: int = -1
+    cut: int = -1
+    """The sender's stream and where it ends, if it was removed."""
+    view: dict[int, int] = {}
+    """If the receiver was called at a former address: the members that it knows as what it is now, and
+    their addresses."""
+    contacts: dict[int, bytes] = {}
+    """Of these members."""
+
+
 class Founded(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     """The group begins with these members, in the order of their names; this one is among them."""
 
@@ -76,6 +93,56 @@ class RemoveAsked(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False
     time: int
 
 
+class MoveAsked(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
+    """This phone asks the super peer at the other end of a link for a slot, to move there."""
+
+    link: int
+    time: int
+
+
+class SuperPeersLost(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
+    """This phone cannot reach the super peers at these addresses: if it relies on one, it ends here, and
+    returns as another one with its backlog."""
+
+    addresses: list[int]
+    time: int
+
+
+class PartnerGone(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
+    """The process at the other end of a link says that it is no end of it any more."""
+
+    link: int
+    answer: Gone
+    time: int
+
+
+class Dropped(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
+    """Links to strangers, and former addresses of this process, of which nothing is needed any more."""
+
+    links: list[int]
+    addresses: list[int]
+    time: int
+
+
+class Expelled(msgspec.Struct, frozen=True, array_like=True, tag=42, gc=False):
+    """This super peer retires the slot of a phone."""
+
+    address: int
+    time: int
+
+
+class StabilityTold(msgspec.Struct, frozen=True, array_like=True, tag=43, gc=False):
+    """This super peer tells its phones what is stable."""
+
+    time: int
+
+
+class Aged(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
+    """What is remembered for a while, and was remembered the last time already, is forgotten."""
+
+    time: int
+
+
 MembershipRecord = (
     Founded
     | AttemptBegun
@@ -87,4 +154,11 @@ MembershipRecord = (
     | Reported
     | LeaveAsked
     | RemoveAsked
+    | MoveAsked
+    | SuperPeersLost
+    | Expelled
+    | StabilityTold
+    | PartnerGone
+    | Dropped
+    | Aged
 )

@@ -13,10 +13,13 @@ import msgspec
 
 from antecede.live.changing.contact import Contact, validated
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.events import Gone
+from antecede.live.changing.presence import PresenceUpdate
 from antecede.live.events import Incarnation
+from antecede.live.lineage import forked_at
 from antecede.live.transport.frames import Ack, Heartbeat, Nack, Packets, Pause, Refusal
-from antecede.live.transport.greeter import Greeter
-from antecede.live.transport.outbox import CHAIN_START
+from antecede.live.transport.greeter import Greeter, StaleGreetingError, fork_text
+from antecede.live.transport.outbox import CHAIN_START, ForkError
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
@@ -38,13 +41,51 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     attempt: int
     received: int
     chain: bytes
+    token: str = ""
+    """From a phone that has no certificate: what proves its name."""
+    acked: int = 0
+    """How many packets of its sender were acknowledged."""
 
     @property
     def me(self) -> str:
         return self.contact.name
 
 
-MemberFrame = MemberGreeting | Refusal | Packets | Ack | Nack | Heartbeat | Pause
+class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag=40):
+    """A founder whose store is empty asks whether it was a member before. It may have lost its store; then
+    others know messages of it, under the ids that it would give to its next ones."""
+
+    group: str
+    name: str
+
+
+class InquiryReply(msgspec.Struct, frozen=True, array_like=True, tag=41):
+    """Whether the founder has been seen here before."""
+
+    is_known: bool
+
+
+class GoneError(ConnectionError):
+    """A greeting on a link that is no more; `answer` is what its sender is told."""
+
+    def __init__(self, answer: Gone) -> None:
+        super().__init__("a greeting of one that is forgotten, or at an address that was given up")
+        self.answer = answer
+
+
+MemberFrame = (
+    Inquiry
+    | InquiryReply
+    | MemberGreeting
+    | Gone
+    | PresenceUpdate
+    | Refusal
+    | Packets
+    | Ack
+    | Nack
+    | Heartbeat
+    | Pause
+)
 
 _decoder: msgspec.msgpack.Decoder[MemberFrame] = msgspec.msgpack.Decoder(MemberFrame)
 
@@ -71,8 +112,10 @@ class MemberGreeter(Greeter):
         self._core = cast("Any", core)
         self._attempts = 0
         self._latest = {}
+        self.inquirers: set[str] = set()
+        """Founders with an empty store that have asked while this one's was empty too."""
 
-    def call(self, mine: int, link: int | None, at: str) -> MemberGreeting:
+    def call(self, mine: int, link: int | None, at: str, token: str = "") -> MemberGreeting:
         """To the other end of a link, or to whoever answers. `at` is where this process listens."""
         core = self._changing
         self._attempts += 1
@@ -87,7 +130,29 @@ class MemberGreeter(Greeter):
             self._attempts,
             0 if link is None else core.durably_received[link],
             CHAIN_START if link is None else core.durable_chain[link],
+            token,
+            0 if link is None else core.outboxes[link].acked,
         )
+
+    def answer(self, inquiry: Inquiry) -> InquiryReply:
+        """Whether a founder that asks was a member before, as far as is known here."""
+        core, address = self._changing, Contact(inquiry.name).address
+        if inquiry.group != self._group:
+            raise RemoteError(f"it is of group '{inquiry.group}', {core.name} of '{self._group}'")
+        if inquiry.name == core.name:
+            raise RemoteError(f"it claims to be {core.name} itself")
+        if not core.members:
+            self.inquirers.add(inquiry.name)
+            return InquiryReply(False)
+        member, link = core.member, core.find_link(core.address, address)
+        stream = member.stream_at.get(address)
+        has_met = link is not None and (link in core.partner_lineages or core.received[link] > 0)
+        has_gone = stream is None or stream not in member.addresses
+        return InquiryReply(has_met or has_gone or member.order.delivered.get(stream, 0) > 0)
+
+    def _check_received(self, peer: int, greeting: Any, is_new_life: bool) -> None:
+        if greeting.you:  # else it did not know whom it called, nor what it had received from there
+            super()._check_received(peer, greeting, is_new_life)
 
     def find_link(self, greeting: MemberGreeting, now: int, called: tuple[int, int | None] | None) -> int:
         """The link that a greeting is for. `called` is the address of this process that has called, and the
@@ -103,13 +168,38 @@ class MemberGreeter(Greeter):
         if not greeting.you and core.phase != Phase.MEMBER:
             raise RemoteError(f"{core.name} is not a member")
         mine = greeting.you or core.address
-        if mine not in core.members:
-            raise RemoteError(f"it calls an incarnation of {core.name} of which this store knows nothing")
         if called is not None:
+            if called[0] not in core.members:
+                raise StaleGreetingError  # that address was given up meanwhile
             if mine != called[0]:
                 raise RemoteError("it answers another address than the one that has called")
             if called[1] not in (None, contact.address):
                 raise RemoteError(f"{contact.label} answers for another incarnation")
+        if mine not in core.members and core.phase != Phase.MEMBER:
+            raise RemoteError(f"it calls an incarnation of {core.name} of which this store knows nothing")
         if contact.address in core.members:
             raise RemoteError(f"it is {core.name} itself, or has a copy of its store")
+        link = core.find_link(mine, contact.address)
+        if link is None or core.is_blank(link):
+            self._check_unknown(mine, greeting, called)
         return core.open_link(mine, contact, now)
+
+    def forget(self, link: int) -> None:
+        """A link is no more."""
+        self._latest.pop(link, None)
+
+    def _check_unknown(
+        self, mine: int, greeting: MemberGreeting, called: tuple[int, int | None] | None
+    ) -> None:
+        """Whether there may be a link to one to which there is none, or none that was used: not if there was
+        one before, and the other has used that."""
+        core = self._changing
+        if called is not None:
+            if called[1] is None or core.find_link(mine, called[1]) is not None:
+                return
+            raise StaleGreetingError  # it was forgotten while this process called it
+        if mine in core.members and (common := forked_at(core.lineage, greeting.known)) is not None:
+            raise ForkError(fork_text(core.name, common))
+        answer = core.answer_of(mine, greeting.contact, greeting.received > 0 or greeting.acked > 0)
+        if answer is not None:
+            raise GoneError(answer)

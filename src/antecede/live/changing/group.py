@@ -1,6 +1,6 @@
-"""A live group whose members come and go, as an application sees it.
+"""A live group whose members come and go.
 
-    async with join_changing("room", me="dana", contact=["ana@host:7000"], listen=":0", store="dana",
+    async with antecede.join("room", me="dana", contact=["ana@host:7000"], listen=":0", store="dana",
                              snapshot=board.dump, restore=board.load) as group:
         await group.broadcast("hello")
         async for message in group:
@@ -8,7 +8,8 @@
 
 `founders` names the first members, the same at each of them; everyone else names a contact. `snapshot` is
 called between two messages, when somebody joins here; `restore` is called with it before the newcomer's first
-message.
+message. A member that was removed although it is there joins again by itself: `restore` is called between two
+messages, and then it has again what it had accepted.
 """
 
 from __future__ import annotations
@@ -16,462 +17,514 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import itertools
 import secrets
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import Any, Self, cast
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from antecede.errors import InputError, StoreError
+from antecede import causality
+from antecede.errors import InputError
+from antecede.live.changing.attempts import Attempts
+from antecede.live.changing.away import AwayMembers
 from antecede.live.changing.connections import MemberConnections
-from antecede.live.changing.contact import NONCE_BYTES, Contact
-from antecede.live.changing.core import ChangingCore, Labels
+from antecede.live.changing.contact import Contact
+from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import (
-    AttemptBegun,
-    Declined,
-    Founded,
-    JoinAsked,
+    Expelled,
     LeaveAsked,
     RemoveAsked,
     Reported,
-    Sponsored,
+    StabilityTold,
     Started,
 )
-from antecede.live.changing.membership import MAX_SNAPSHOT
 from antecede.live.changing.recovery import restore
-from antecede.live.changing.view import Changes, MemberChange, View, ViewMember
-from antecede.live.clock import MemberClock
-from antecede.live.delivering import Deliveries, MessageIterator
-from antecede.live.driver import Driver
+from antecede.live.changing.sponsor import Snapshot, Sponsor
+from antecede.live.changing.super_peer import SuperPeerCore
+from antecede.live.changing.watch import Watch
+from antecede.live.clock import Clock
 from antecede.live.envelope import Body
-from antecede.live.events import Opened
-from antecede.live.messages import Message, MessageId
-from antecede.live.operations.logs import Log
-from antecede.live.ready import Ready
-from antecede.live.settings import Member, Settings, validate_name
-from antecede.live.store.disk import FileDisk
+from antecede.live.group import Group, State
+from antecede.live.messages import HeldMessage, MessageId
+from antecede.live.operations import control
+from antecede.live.operations.trace import NodeTrace
+from antecede.live.settings import Member, Settings
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
-from antecede.live.transport import links
-from antecede.membership.catalog import CHANGING
-from antecede.membership.failure_detection import HeartbeatDetector
-from antecede.membership.state import Phase, ViewChange
+from antecede.live.view import View, ViewMember
+from antecede.membership.catalog import ChangingMbcp
+from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError
+from antecede.units import parse_duration
 
-Snapshot = Callable[[], bytes]
 Restore = Callable[[bytes], Awaitable[None] | None]
 
-_TICK_SECONDS = 0.2
-_ATTEMPT_SECONDS = 10.0
-"""How long a contact may take to admit a newcomer before another is asked."""
-_RETRY_SECONDS = 0.3
-_KINDS: dict[str, Any] = {"admit": "joined", "leave": "left", "disown": "left", "remove": "removing"}
+_HANDLER_SECONDS = 5.0
+"""How long a broadcast waits for the handler of a message, if this member has to join again."""
+_MANY_HELD = 1_000
+"""Above this many held messages, it is not noted since when each is."""
+_FAREWELL_SECONDS = 3.0
+"""How long a member that may go waits for those that have not acknowledged its last packets."""
 
 
-class ChangingLiveGroup:
-    """A live group, seen by one of its members."""
+class DynamicGroup(Group):
+    """A member of a group whose members come and go."""
+
+    _core: ChangingCore
+    _connections: MemberConnections
 
     def __init__(
         self,
         settings: Settings,
-        founders: Sequence[str],
-        contacts: Sequence[str],
-        snapshot: Snapshot | None,
-        restore: Restore | None,
+        snapshot: Snapshot | None = None,
+        restore: Restore | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        if settings.protocol != "mbcp":
-            raise InputError(f"protocol: groups that change use mbcp so far, not {settings.protocol}")
-        if bool(founders) == bool(contacts):
-            raise InputError("founders, contact: name the founders, or whom to ask for admission")
-        self.settings = settings
-        self._founders = [Member.parse(each) for each in founders]
-        others = [each for each in self._founders if each.name != settings.me and each.at]
-        self._contacts = [Member.parse(each) for each in contacts] or others
-        for name in (settings.me, *(each.name for each in self._founders)):
-            validate_name(name)
-            if "~" in name:
-                raise InputError(f"'{name}' is not a name: ~ separates a name from its incarnation")
-        if founders and settings.me not in [each.name for each in self._founders]:
-            raise InputError(f"founders: {settings.me} is not among them; name a contact to join the group")
-        self._snapshot, self._restore = snapshot, restore
-        self._clock = MemberClock()
-        self._core = ChangingCore(
-            CHANGING[settings.protocol], settings.me, settings.store is not None, settings.own
+        settings.validate_changing()
+        core = self._create_core(settings)
+        labels = core.labels
+        super().__init__(settings, core, labels, clock)
+        self._restore_state = restore
+        self._forget_after = parse_duration(settings.forget_after)
+        self._sponsor = Sponsor(core, snapshot, self._clock, self._log)
+        self._watch = Watch(core, labels, self._suspicions, self._tell, self._log)
+        self._away = AwayMembers(
+            settings, core, labels, self._suspicions, self._problems, self._tell, self._remove
         )
-        self._core.on_idle = self._sponsor
-        self._labels = Labels(self._core)
-        self._journal: Journal | None = None
-        self._driver: Driver
-        self._connections: MemberConnections
-        self._deliveries: Deliveries | None = None
-        self._ticking: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-        """Something has happened; whoever waits for a condition looks again."""
-        self._state = "new"
-        self._failure: StoreError | None = None
-        self._listeners: set[Changes] = set()
-        self._detector = HeartbeatDetector(int(links.HEARTBEAT_SECONDS * 1.5e9))
+        core.on_idle = self._admit
+        self._attempts: Attempts
+        self._returning: asyncio.Task[None] | None = None
+        self._control: control.ControlServer | None = None
         self._retained = 0
-        self._log = Log(settings.group, settings.me)
-        self.counts: Counter[str] = Counter()
+        self._held_since: dict[causality.MessageId, float] = {}
+
+    def _create_core(self, settings: Settings) -> ChangingCore:
+        durable, own = settings.store is not None, settings.own
+        if settings.protocol == ChangingFreescale.name:
+            if settings.trace is not None:
+                raise InputError("trace: groups with phones whose members come and go leave no trace so far")
+            return SuperPeerCore(ChangingFreescale, settings.me, durable, own)
+        if settings.protocol != ChangingMbcp.name:
+            raise InputError(
+                f"protocol: groups that change use mbcp or freescale so far, not {settings.protocol}"
+            )
+        return ChangingCore(ChangingMbcp, settings.me, durable, own, settings.trace is not None)
 
     # Joining
 
-    async def _start(self) -> None:
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "group": self.settings.group,
+            "member": self.settings.me,
+            "protocol": self.settings.protocol,
+            "members": MEMBERS_CHANGE,
+        }
+
+    def _restore(self, journal: Journal) -> None:
+        restore(self._core, journal)
+
+    def _open_trace(self) -> NodeTrace | None:
         settings, core = self.settings, self._core
-        if settings.store is not None:
-            identity = {
-                "group": settings.group,
-                "member": settings.me,
-                "protocol": settings.protocol,
-                "members": MEMBERS_CHANGE,
-            }
-            self._journal = Journal(FileDisk(settings.store), identity, settings.sync)
-        try:
-            if self._journal is not None:
-                restore(core, self._journal)
-                self._clock.start_after(core.time)
-            self._connections = MemberConnections(
-                settings, core, self._clock, self._on_step, self._on_heard, self.counts
-            )
-            self._driver = Driver(
-                cast("Any", core),
-                self._journal,
-                settings.sync,
-                None,
-                self._on_advance,
-                self._on_failure,
-                lambda _: None,
-            )
-            try:
-                await self._open()
-            except BaseException:
-                await self._close()
-                raise
-        except BaseException:
-            if self._journal is not None:
-                self._journal.close()
-            raise
-        self._state = "open"
+        if settings.trace is None:
+            return None
+        run, protocol = settings.group, settings.protocol
+        store = self._journal.store if self._journal is not None else secrets.token_hex(8)
+        return NodeTrace(
+            settings.trace, run, run, protocol, core.trace_names, settings.me, core.trace, store[:8]
+        )
+
+    def _create_connections(self) -> MemberConnections:
+        return MemberConnections(
+            self.settings,
+            self._core,
+            self._clock,
+            self._on_step,
+            self._watch.hear,
+            self._notify,
+            self.counts,
+            self._suspicions,
+        )
 
     async def _open(self) -> None:
         core = self._core
-        # Durable before anybody hears of it: see `lineage.py`.
-        core.step(Opened(secrets.token_hex(8), self._clock.now()))
-        await self._driver.durable()
+        self._attempts = Attempts(
+            core, self._connections, self._driver, self._clock, self._on_step, self._until, self._log
+        )
         await self._connections.start()
-        if self._founders and not core.members:
-            founders = [Contact(each.name, b"", each.at or "") for each in self._founders]
-            core.step(Founded(founders, self._clock.now()))
-            await self._driver.durable()
-        self._ticking = asyncio.create_task(self._tick())
-        self._ticking.add_done_callback(self._on_tick_end)
+        await self._serve_metrics()
+        if self.settings.store is not None:
+            self._control = await control.serve(self, self.settings.store)
+        if self.settings.founders and not core.members:
+            await self._attempts.found(self.settings.first_members())
+        self._begin_ticking()
+        self._watch.begin()
         if core.phase == Phase.LEAVING:
             await self._until(lambda: core.phase != Phase.LEAVING)  # it had asked for that before
         if core.phase != Phase.MEMBER:
-            await self._join()
+            await self._attempts.join(self._contacts())
         if not core.is_started:
             await self._begin()
-        self._deliveries = Deliveries(
-            cast("Any", core),
-            self._driver,
-            cast("Any", self._labels),
-            self._clock.now,
-            self._check_open,
-            self._changed.set,
-            self.settings.limit,
-        )
+        self._deliveries = self._create_deliveries()
         self._on_step()
 
-    async def _join(self) -> None:
-        """Ask one contact after the other; the first welcome counts."""
-        core, reason = self._core, ""
-        if not self._contacts:
-            raise InputError(f"contact: {core.name} is no member any more; name whom to ask for admission")
-        for contact in itertools.cycle(self._contacts):
-            if core.phase == Phase.JOINING:  # before a restart: the answer may be on its way
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_ATTEMPT_SECONDS):
-                        await self._until(lambda: core.phase == Phase.MEMBER)
-                        return
-            if not core.members or core.phase != Phase.OUTSIDE:
-                nonce = secrets.token_bytes(NONCE_BYTES)
-                core.step(
-                    AttemptBegun(Contact(core.name, nonce, self._connections.address), self._clock.now())
-                )
-                await self._driver.durable()
-            reason = await self._ask(contact)
-            if core.phase == Phase.MEMBER:
-                return
-            self._log.warning("not admitted by %s: %s", contact.name, reason, extra={"peer": contact.name})
-            await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _ask(self, contact: Member) -> str:
-        """Ask a contact for admission; why that has not worked, if it has not."""
-        seeking = asyncio.create_task(
-            self._connections.seek(contact.at or "", contact.name, self._on_contact)
-        )
-        answer = asyncio.create_task(self._until(lambda: self._core.phase == Phase.MEMBER))
-        try:
-            async with asyncio.timeout(_ATTEMPT_SECONDS):
-                await asyncio.wait({seeking, answer}, return_when=asyncio.FIRST_COMPLETED)
-                if self._core.phase == Phase.OUTSIDE and seeking.done():
-                    return str(seeking.exception() or "it has closed the connection")
-                # The request is in the store: if this connection ends, another one brings the answer.
-                await answer
-        except TimeoutError:
-            return "it has not answered in time"
-        finally:
-            answer.cancel()
-            self._connections.adopt(seeking)
-        return ""
-
-    def _on_contact(self, link: int) -> None:
-        if self._core.phase == Phase.OUTSIDE:
-            self._core.step(JoinAsked(link, self._clock.now()))
-            self._on_step()
+    def _contacts(self) -> list[Member]:
+        """Whom to ask for admission: whoever the settings name, and members that were there before."""
+        found = [*self.settings.contacts(), *self.settings.first_members()]
+        if self._core.members:
+            known = map(self._core.contact_of, self._core.member.contacts)
+            found += [Member(each.name, each.at) for each in known if each is not None]
+        return [each for each in dict.fromkeys(found) if each.at and each.name != self.settings.me]
 
     async def _begin(self) -> None:
         """Give the application the state that it starts with."""
         snapshot = self._core.snapshot
-        if snapshot is not None and self._restore is not None:
-            result = self._restore(snapshot)
+        if snapshot is not None and self._restore_state is not None:
+            result = self._restore_state(snapshot)
             if inspect.isawaitable(result):
                 await result
         self._core.step(Started(self._clock.now()))
         await self._driver.durable()
 
+    # Returning
+
+    async def _return(self) -> None:
+        """This member was removed, and is there: join again, as another incarnation."""
+        text = f"{self.me} was removed from the group, and joins again"
+        self._problems.begin("returning", "returning", self.me, text)
+        self._notify("returning", self.me, text)
+        # The message in flight ends first, so that `ack` and its like find it.
+        await self._until(lambda: self._deliveries.holder is None)
+        await self._attempts.join(self._contacts())
+        await self._begin()
+        self._deliveries.belong_to(self._core.me)
+        self._problems.end("returning")
+        self._on_step()
+
+    def _on_return_end(self, task: asyncio.Task[None]) -> None:
+        self._returning = None
+        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+            self._driver.fail(f"{self.settings.me} was removed, and cannot join again: {error}")
+
     # Leaving
 
     async def leave(self, timeout: float | None = None) -> None:
-        """Leave for good. Returns when every member has all that was broadcast here; then nobody waits for
-        this member any more."""
-        self._check_open()
+        if self._state != "leaving":
+            self._check_open()
         core = self._core
-        async with asyncio.timeout(timeout):
-            await self._until(core.member.may_leave)
-            self._state = "leaving"
-            core.step(LeaveAsked(self._clock.now()))
-            self._on_step()
-            await self._driver.durable()
-            await self._until(lambda: core.phase == Phase.ENDED)
+        try:
+            async with asyncio.timeout(timeout):
+                if isinstance(core, SuperPeerCore):
+                    for address in core.phones:  # they turn to others
+                        core.step(Expelled(address, self._clock.now()))
+                if core.phase != Phase.LEAVING:
+                    await self._until(lambda: core.phase == Phase.MEMBER and core.member.may_leave())
+                    self._state = "leaving"
+                    core.step(LeaveAsked(self._clock.now()))
+                    self._on_step()
+                    await self._driver.durable()
+                await self._until(lambda: core.phase != Phase.LEAVING)
+        except TimeoutError as error:
+            raise TimeoutError(f"{', '.join(self._behind())} may lack what was broadcast here") from error
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                # Some may have had its last message from others, and wait for its own copy.
+                await self._until(lambda: not core.has_unacked)
         await self.aclose()
 
-    async def aclose(self) -> None:
-        """Stop. The member stays one: it goes on when it is started again on its store."""
-        if self._state in ("new", "closed"):
-            return
-        self._state = "closed"
-        await self._close()
-        if self._journal is not None:
-            self._journal.close()
+    async def _stop(self) -> None:
+        if self._returning is not None:
+            self._returning.cancel()
+        if self._control is not None:
+            self._control.close()
+        await super()._stop()
 
-    async def _close(self) -> None:
-        if self._deliveries is not None:
-            self._deliveries.close()
-        if self._ticking is not None:
-            self._ticking.cancel()
-        await self._connections.close()
-        await self._driver.close()
-        self._changed.set()
-        for listener in self._listeners:
-            listener.end()
+    def _behind(self) -> list[str]:
+        core = self._core
+        if core.phase == Phase.LEAVING:
+            return sorted(self._names[stream] for stream in core.member.awaiting)
+        if core.phase != Phase.MEMBER:
+            return [] if not core.members else [self.me]
+        own = core.member.unstable.get(core.me)
+        if not own:
+            return []
+        last, progress = max(own), core.member.progress
+        others = [each for each in core.member.addresses if each != core.me]
+        behind = [self._names[each] for each in others if not progress.has_delivered(each, core.me, last)]
+        # Known to have it, or gone: the next report makes it stable.
+        return sorted(behind) or ([self.me] if others else [])
 
-    async def __aenter__(self) -> Self:
-        return self
+    # Who is there
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+    @property
+    def me(self) -> str:
+        return self._core.identity.label if self._core.members else self.settings.me
 
-    # What the application does
+    @property
+    def members(self) -> tuple[str, ...]:
+        if not self._core.members:
+            return (self.settings.me,)
+        return tuple(sorted(self._names[stream] for stream in self._core.member.addresses))
 
-    async def broadcast(self, body: Body) -> MessageId:
-        """Broadcast a message; returns once it cannot be lost any more. Waits while too much is under way."""
-        self._check_open()
-        await self._until(lambda: self._retained <= self.settings.limit)
-        self._check_open()
-        message = self._core.broadcast(body, self._clock.now())
-        self._retained += len(body) if isinstance(body, bytes | str) else 100
-        if self._journal is not None:
-            await self._driver.durable()
-        else:
-            self._on_step()
-        return MessageId(self._core.label(message.origin), message.seq)
+    @property
+    def partners(self) -> tuple[str, ...]:
+        return tuple(each for each in self.members if each != self.me)
 
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return MessageIterator(cast("Deliveries", self._deliveries))
+    @property
+    def connected(self) -> tuple[str, ...]:
+        core = self._core
+        addresses = {core.links[link][1] for link in self._connections.connected}
+        if not core.members:
+            return ()
+        found = [stream for stream, address in core.member.addresses.items() if address in addresses]
+        return tuple(sorted(self._names[stream] for stream in found))
 
-    async def __anext__(self) -> Message:
-        return await cast("Deliveries", self._deliveries).next_alone()
+    @property
+    def present(self) -> frozenset[str]:
+        return self._connections.present
 
-    def ack(self, message: Message) -> None:
-        cast("Deliveries", self._deliveries).ack(message)
+    @property
+    def web_address(self) -> str | None:
+        return self._connections.web_address
+
+    @property
+    def view(self) -> View:
+        core, connected = self._core, {*self.connected, self.me}
+        if not core.members:
+            return View({})
+        members = {}
+        for stream, address in sorted(core.member.addresses.items()):
+            label = self._names[stream]
+            contact = core.contact_of(stream) or Contact(label)
+            at = greeted.at if (greeted := core.greeted.get(address)) else contact.at
+            at = self.address or "" if stream == core.me else at
+            since = core.since.get(stream)
+            members[label] = ViewMember(
+                label,
+                contact.name,
+                at,
+                label in connected,
+                self._suspicions.since(stream),
+                None if since is None else since / 1e9,
+            )
+        removing = core.member.removals.removed - core.member.ends.keys()
+        return View(members, tuple(self._names[stream] for stream in sorted(removing)))
 
     async def remove(self, who: str) -> None:
-        """Remove a member, by name (all its incarnations) or by label. Others decide with this one where its
-        messages end; `changes` tells when that is done."""
         self._check_open()
+        await self._until(lambda: self._core.phase == Phase.MEMBER)
         core = self._core
-        labels = {stream: core.label(stream) for stream in core.member.addresses if stream != core.me}
+        labels = {stream: self._names[stream] for stream in core.member.addresses if stream != core.me}
         found = [stream for stream, label in labels.items() if who in (label, label.partition("~")[0])]
         if not found:
             raise LocalError(f"{who} is not another member of the group")
         for stream in found:
-            core.step(RemoveAsked(stream, self._clock.now()))
+            self._remove(stream)
+        await self._driver.durable()
+
+    def _remove(self, stream: int) -> None:
+        self._core.step(RemoveAsked(stream, self._clock.now()))
+        self._on_step()
+
+    def _remove_former(self) -> None:
+        """Remove incarnations of this member whose store is lost: nobody else can be them."""
+        core = self._core
+        for stream, address in list(core.member.addresses.items()):
+            contact = core.contact_of(stream)
+            is_former = contact is not None and contact.name == core.name and address not in core.members
+            if is_former and stream != core.me and not self._connections.is_connected(address):
+                self._log.warning("%s is removed: this member has lost its store", self._names[stream])
+                self._remove(stream)
+
+    # Broadcasting
+
+    async def broadcast(self, body: Body, timeout: float | None = None) -> MessageId:
+        if self._returning is not None:
+            async with asyncio.timeout(timeout):
+                await self._until_returned()
+        message = await super().broadcast(body, timeout)
+        self._retained += len(body) if isinstance(body, bytes | str) else 100  # until it is counted
+        return message
+
+    async def _until_returned(self) -> None:
+        """A return waits for the message in flight, whose handler may be the one that waits here."""
+        while self._returning is not None:
+            try:
+                async with asyncio.timeout(_HANDLER_SECONDS):
+                    await self._until(lambda: self._returning is None or self._deliveries.holder is None)
+            except TimeoutError as error:
+                raise LocalError(
+                    f"{self.me} was removed from the group, and joins again when the message in flight is "
+                    "acknowledged; nothing was broadcast"
+                ) from error
+            if self._returning is not None:
+                await self._until(lambda: self._returning is None)
+
+    def _is_full(self) -> bool:
+        core = self._core
+        return (
+            not core.is_started
+            or core.brings_back
+            or core.application.untaken_own_bytes > self.settings.limit
+            or self._retained > self._away.limit
+        )
+
+    def _lag(self) -> tuple[str, str]:
+        if not self._core.is_started:
+            return self.me, f"{self.me} joins the group again"
+        if self._core.brings_back:
+            return self.me, f"{self.me} has returned, and what it had accepted before goes first"
+        behind = self._lagging()
+        who = ", ".join(behind) or self.me
+        return who, f"{self._retained:,} bytes are not stable; {who} lags"
+
+    def _lagging(self) -> list[str]:
+        member = self._core.member
+        lasts = {origin: max(entries) for origin, entries in member.unstable.items() if entries}
+        found = [
+            self._names[each]
+            for each in member.addresses
+            if each != member.stream
+            and any(not member.progress.has_delivered(each, origin, seq) for origin, seq in lasts.items())
+        ]
+        return sorted(found)
+
+    # Looking
+
+    @property
+    def state(self) -> State:
+        return "returning" if self._returning is not None and self._state == "open" else self._state
+
+    def waiting(self) -> list[HeldMessage]:
+        core = self._core
+        if core.phase != Phase.MEMBER:
+            return []
+        now, held = time.time(), []
+        for wait in core.member.waiting():
+            cause = wait.cause
+            holders: tuple[str, ...] = ()
+            if cause is not None:
+                progress = core.member.progress
+                holders = tuple(
+                    self._names[each]
+                    for each in sorted(core.member.addresses)
+                    if each != core.me and (each == cause.origin or progress.has_delivered(each, *cause))
+                )
+            since = self._held_since.setdefault(wait.message, now)
+            held.append(
+                HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, holders)
+            )
+        return held
+
+    def _note_held(self) -> None:
+        """Since when messages are held, to within a tick."""
+        if not self.held:
+            self._held_since.clear()
+        elif self.held <= _MANY_HELD:
+            held, now = {wait.message for wait in self._core.member.waiting()}, time.time()
+            self._held_since = {each: self._held_since.get(each, now) for each in held}
+
+    @property
+    def held(self) -> int:
+        core = self._core
+        return core.member.order.count_held() if core.phase == Phase.MEMBER else 0
+
+    def held_seconds(self) -> float:
+        return time.time() - min(self._held_since.values()) if self._held_since else 0.0
+
+    def delivered(self) -> dict[str, int]:
+        core = self._core
+        if core.phase not in (Phase.MEMBER, Phase.LEAVING):
+            return {self.me: 0}
+        return {self._names[stream]: count for stream, count in core.member.order.delivered.items()}
+
+    @property
+    def unstable_bytes(self) -> int:
+        return self._core.retained_bytes if self._core.members else 0
+
+    def suspicion_timeouts(self) -> dict[str, float]:
+        core = self._core
+        others = core.member.addresses.keys() - {core.me} if core.members else set()
+        return {self._names[stream]: self._suspicions.timeout(stream) for stream in sorted(others)}
+
+    def _is_member(self, name: str) -> bool:
+        return name in self.view
+
+    # Phones
+
+    @property
+    def phones(self) -> dict[str, bool]:
+        """The phones behind this member by name, and whether each is connected."""
+        core = self._core
+        if not isinstance(core, SuperPeerCore):
+            return {}
+        connected = {core.links[link][1] for link in self._connections.connected}
+        return {name: address in connected for address, name in sorted(core.phones.items())}
+
+    async def expel(self, phone: str) -> None:
+        """Retire the place of a phone that is behind this member, by name. Should it not be gone, it joins
+        again with a snapshot and what it had accepted, unless it is revoked."""
+        self._check_open()
+        core = self._core
+        found = isinstance(core, SuperPeerCore) and [
+            address for address, name in core.phones.items() if name == phone
+        ]
+        if not found:
+            raise LocalError(f"{phone} is not a phone behind {self.settings.me}")
+        for address in found:
+            core.step(Expelled(address, self._clock.now()))
         self._on_step()
         await self._driver.durable()
 
-    @property
-    def me(self) -> str:
-        """The label of this member."""
-        return self._core.label(self._core.me)
-
-    @property
-    def address(self) -> str:
-        """Where this member listens."""
-        return self._connections.address
-
-    @property
-    def view(self) -> View:
-        """Who is in the group, as far as this member has delivered."""
-        core, connected = self._core, self._connections.connected
-        addresses = {core.links[link][1] for link in connected}
-        now, clock = time.time(), self._clock.now()
-        members = {}
-        for stream, address in sorted(core.member.addresses.items()):
-            contact = core.contact_of(stream) or Contact(core.label(stream))
-            at = greeted.at if (greeted := core.greeted.get(address)) else contact.at
-            since = self._detector.suspected.get(stream)
-            members[contact.label] = ViewMember(
-                contact.label,
-                contact.name,
-                at,
-                address in addresses or stream == core.me,
-                None if since is None else now - (clock - since) / 1e9,
-            )
-        removing = core.member.removals.removed - core.member.ends.keys()
-        return View(members, tuple(core.label(stream) for stream in sorted(removing)))
-
-    def changes(self) -> AsyncIterator[MemberChange]:
-        """What changes in the group from now on."""
-        listener = Changes()
-        self._listeners.add(listener)
-        return listener
+    def _look_after_phones(self, core: SuperPeerCore) -> None:
+        now = self._clock.now()
+        if core.tells_stable(now):
+            core.step(StabilityTold(now))
+        revoked = [address for address, name in core.phones.items() if self._connections.is_revoked(name)]
+        for address in {*core.overdue_phones(), *revoked}:
+            self._log.warning("%s is expelled", core.phones[address], extra={"peer": core.phones[address]})
+            core.step(Expelled(address, now))
 
     # What happens
 
     def _on_step(self) -> None:
-        """The core has taken an event."""
-        self._sponsor()
-        self._tell_changes()
-        self._driver.stepped()
-        self._changed.set()
-        if self._journal is None:
-            self._wake()
+        self._admit()
+        self._watch.tell_changes()
+        self._check_removed()
+        super()._on_step()
 
-    def _on_advance(self, ready: Ready) -> None:
-        self._changed.set()
-        self._wake()
-
-    def _wake(self) -> None:
-        self._connections.wake()
-        if self._deliveries is not None:
-            self._deliveries.wake()
-
-    def _on_heard(self, link: int) -> None:
-        stream = self._core.member.stream_at.get(self._core.links[link][1])
-        if stream is not None and self._detector.hear(stream, self._clock.now(), is_report=True):
-            self._tell("trusted", stream)
-
-    def _sponsor(self) -> None:
-        """Admit who has asked, if the application is between two messages."""
-        core = self._core
-        while self._deliveries is not None and core.may_sponsor:
-            address = core.join_requests[0]
-            contact = core.greeted.get(address)
-            who = contact.label if contact is not None else "somebody"
-            try:
-                snapshot = None if self._snapshot is None else bytes(self._snapshot())
-                if snapshot is not None and len(snapshot) > MAX_SNAPSHOT:
-                    raise LocalError(f"the snapshot has {len(snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
-            except Exception as error:
-                # Whatever the application does: the group goes on, and the newcomer asks elsewhere.
-                self._log.error("%s is not admitted: %s", who, error, extra={"peer": who})
-                core.step(Declined(address, self._clock.now()))
-                continue
-            core.step(Sponsored(address, snapshot, self._clock.now()))
-            self._log.info("admitted %s", who, extra={"peer": who})
+    def _admit(self) -> None:
+        if self._has_deliveries and self._core.may_sponsor:
+            self._sponsor.admit()
             self._driver.stepped()
 
-    def _tell_changes(self) -> None:
-        invalid, self._core.invalid = self._core.invalid, []
-        for text in invalid:
-            self._log.warning("a message is not delivered to the application: %s", text)
-        changes, self._core.changes = self._core.changes, []
-        for change in changes:
-            kind = _KINDS.get(change.kind)
-            if change.kind == "close" and change.member in self._core.member.removals.removed:
-                kind = "removed"
-            if kind is not None:
-                self._tell(kind, change.member, change)
-        if changes:
-            others = self._core.member.view - {self._core.me}
-            self._detector.watch(others, self._clock.now())
-        if self._core.phase == Phase.REMOVED and self._state == "open":
-            self._state = "removed"
-            self._log.error("%s was removed from the group", self.settings.me)
-            if self._deliveries is not None:
-                self._deliveries.close()
+    def _check_removed(self) -> None:
+        is_removed = self._core.phase == Phase.REMOVED and self._state in ("open", "draining")
+        if is_removed and self._has_deliveries and self._returning is None:
+            self._log.error("%s was removed from the group", self.me)
+            self._returning = asyncio.create_task(self._return())
+            self._returning.add_done_callback(self._on_return_end)
 
-    def _tell(self, kind: Any, stream: int, change: ViewChange | None = None) -> None:
-        label = self._core.label(stream)
-        by = self._core.label(change.message.origin) if change is not None and kind != "removed" else ""
-        for listener in self._listeners:
-            listener.put(MemberChange(kind, label, label.partition("~")[0], by, time.time()))
+    def _deliver_ahead(self, now: int) -> None:
+        """While something is to be brought back, `broadcast` waits, perhaps in the middle of a message. What
+        it waits for are deliveries, so they go on; the application is given them when it asks."""
+        while self._core.brings_back and self._core.poll(now):
+            pass
 
-    async def _tick(self) -> None:
-        core = self._core
-        self._detector.watch(core.member.view - {core.me} if core.members else [], self._clock.now())
-        while True:
-            await asyncio.sleep(_TICK_SECONDS)
-            now = self._clock.now()
-            if core.members:
-                if core.reports.is_due(core.member, now):
-                    core.step(Reported(now))
-                self._retained = core.retained_bytes
-            for stream in self._detector.check(now):
-                self._tell("suspected", stream)
-            self._connections.tick()
-            self._driver.tick()
-            self._on_step()
-
-    def _on_tick_end(self, task: asyncio.Task[None]) -> None:
-        """A member that no longer reports its progress would hold up everybody in silence."""
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
-            self._driver.fail(f"internal: {error!r}")
-
-    def _on_failure(self, error: StoreError) -> None:
-        self._failure = error
-        self._log.error("%s", error)
-        if self._deliveries is not None:
-            self._deliveries.close()
-        self._changed.set()
-
-    async def _until(self, condition: Callable[[], object]) -> None:
-        while not condition():
-            if self._failure is not None:
-                raise self._failure
-            self._changed.clear()
-            await self._changed.wait()
-
-    def _check_open(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._state == "removed":
-            raise LocalError("this member was removed from the group; join again")
-        if self._state != "open":
-            raise LocalError(f"the group is {self._state}")
+    def _on_tick(self) -> None:
+        core, now = self._core, self._clock.now()
+        if core.members:
+            if core.reports.is_due(core.member, now):
+                core.step(Reported(now))
+            self._retained = core.retained_bytes
+            core.tidy(now, self._forget_after)
+            self._watch.check()
+            self._note_held()
+            if isinstance(core, SuperPeerCore) and core.phase == Phase.MEMBER:
+                self._look_after_phones(core)
+            if core.is_started:
+                self._deliver_ahead(now)
+                self._remove_former()
+                self._away.check(self._retained)
+        self._connections.tick()
+        self._driver.tick()
+        self._on_step()

@@ -17,14 +17,15 @@ class Presence:
 
 
 class LinkTable:
-    """Links, by number in the order of their creation, which a replay repeats."""
+    """Links, by number in the order of their creation, which a replay repeats. No number is used again."""
 
     signatures = statements = seals = None
     size = 0
 
     def __init__(self) -> None:
-        self.links: list[tuple[int, int]] = []
+        self.links: dict[int, tuple[int, int]] = {}
         """The two addresses of each, this process's first."""
+        self.next_link = 0
         self._link_numbers: dict[tuple[int, int], int] = {}
         self.outboxes: dict[int, Outbox] = {}
         self.sent: dict[int, int] = {}
@@ -38,22 +39,79 @@ class LinkTable:
         self.rejected: dict[int, str] = {}
         """Links on which something came that no correct member sends, and what."""
         self.stability = Presence()
+        self.arrivals: set[int] = set()
+        """Links on which packets have come since the last `Ready`."""
+        self.touched: set[int] = set()
+        """Links on which there may be something to send, or that may be wanted; for the driver to take."""
         self.packets: dict[int, list[bytes]] = {}
         """What the next `Ready` sends."""
         self.greeted: dict[int, Contact] = {}
         """Who has greeted, by address: it knows best where it listens."""
+        self.strangers: set[int] = set()
+        """Links to processes that have never been in the view here."""
+        self.void: set[int] = set()
+        """Links at whose other end nobody is any more: it has said so."""
+        self.dropped: list[int] = []
+        """Links that are no more, for the driver to take."""
+
+    def find_link(self, mine: int, theirs: int) -> int | None:
+        return self._link_numbers.get((mine, theirs))
 
     def add_link(self, mine: int, theirs: int) -> int:
         link = self._link_numbers.get((mine, theirs))
         if link is None:
-            link = self._link_numbers[mine, theirs] = len(self.links)
-            self.links.append((mine, theirs))
+            link = self._link_numbers[mine, theirs] = self.next_link
+            self.next_link += 1
+            self.links[link] = mine, theirs
             self.outboxes[link] = Outbox()
             self.sent[link] = self.received[link] = 0
             self.received_chain[link] = CHAIN_START
-            self.durably_received.setdefault(link, 0)
-            self.durable_chain.setdefault(link, CHAIN_START)
+            self.durably_received[link] = 0
+            self.durable_chain[link] = CHAIN_START
+            self.touched.add(link)
         return link
+
+    def take_touched(self) -> set[int]:
+        """The links that may have to be served or called, of those that are there."""
+        touched, self.touched = self.touched, set()
+        return touched
+
+    def resume_link(self, link: int, mine: int, theirs: int) -> None:
+        """There was this link before a restart."""
+        self.next_link = link
+        self.add_link(mine, theirs)
+
+    def drop_link(self, link: int) -> None:
+        """Nothing more comes over a link, and nothing that was sent over it matters any more."""
+        mine, theirs = self.links.pop(link)
+        del self._link_numbers[mine, theirs]
+        tables: tuple[dict[int, Any], ...] = (
+            self.outboxes,
+            self.sent,
+            self.received,
+            self.received_chain,
+            self.durably_received,
+            self.durable_chain,
+            self.partner_lineages,
+            self.rejected,
+            self.packets,
+        )
+        for table in tables:
+            table.pop(link, None)
+        for links in (self.strangers, self.void, self.arrivals, self.touched):
+            links.discard(link)
+        if all(other != theirs for _, other in self.links.values()):
+            self.greeted.pop(theirs, None)
+        self.dropped.append(link)
+
+    def is_blank(self, link: int) -> bool:
+        """Whether no packet was ever sent over a link."""
+        return not self.sent[link] and not self.received[link]
+
+    @property
+    def has_unacked(self) -> bool:
+        """Whether somebody who may still be there has not acknowledged what was sent."""
+        return any(box.packets for link, box in self.outboxes.items() if link not in self.void)
 
     def enqueue(self, link: int, data: bytes) -> None:
         self.sent[link] += 1

@@ -23,9 +23,10 @@ from antecede.live.changing.events import (
     Sponsored,
     Started,
 )
+from antecede.live.changing.labels import Labels
 from antecede.live.changing.links import LinkTable
 from antecede.membership.member import ChangingMember
-from antecede.membership.packets import Stream
+from antecede.membership.packets import NobodyHere, Stream
 from antecede.membership.state import Phase
 from antecede.protocols.base import Effects, LocalError, RemoteError
 
@@ -33,6 +34,8 @@ MAX_SNAPSHOT = 1 << 23
 """Bytes of a snapshot; a welcome is one packet, and so one frame."""
 _MAX_RETAINED = 1 << 22
 """Nobody is admitted while more than this would have to be in the welcome as well."""
+_MAX_ATTEMPTS = 4
+"""Requests for admission that may be answered at a time; earlier ones are given up."""
 _NO_SNAPSHOT, _SNAPSHOT = b"", b"\x01"
 
 
@@ -62,6 +65,9 @@ class MembershipCore(LinkTable, abc.ABC):
         """Of the current one; -1 before the first."""
         self.identities: dict[int, Contact] = {}
         """Who this process is at each of its addresses."""
+        self.labels = Labels(self)
+        self.since: dict[Stream, int] = {}
+        """When members were admitted, as seen here."""
         self.application = MemberQueue(-1)
         self._numbers: dict[int, int] = {}
         """For what is delivered and not given to the application, by position: the number of the `Ready` that
@@ -94,6 +100,17 @@ class MembershipCore(LinkTable, abc.ABC):
         return self.member.stream
 
     @property
+    def identity(self) -> Contact:
+        """Who this process is at its current address."""
+        return self.identities[self.address]
+
+    @property
+    def brings_back(self) -> bool:
+        """Whether this member has returned, and has not broadcast again all that may be lost. What its
+        application broadcasts from now on is to come after that."""
+        return self.phase == Phase.MEMBER and bool(self.member.backlog.entries)
+
+    @property
     def is_started(self) -> bool:
         """Whether the application may be given messages: it has taken its snapshot, if there is one."""
         return self.phase == Phase.MEMBER and self.member.snapshot is None
@@ -114,31 +131,30 @@ class MembershipCore(LinkTable, abc.ABC):
 
     def label(self, stream: Stream) -> str:
         """What applications call an incarnation."""
-        contact = self.contact_of(stream)
-        return f"~{stream:x}" if contact is None else contact.label
+        return self.labels[stream]
 
-    def wanted_links(self) -> dict[int, str]:
-        """The links that should have a connection, and where to call: to the members of the view, and where
-        something is still to be sent."""
-        if not self.members:
-            return {}
-        member = self.member
-        places = {address: contact.at for address, contact in self.greeted.items()}
-        for stream, address in member.addresses.items():
-            contact = None if places.get(address) else self.contact_of(stream)
-            if contact is not None and contact.address == address:
-                places[address] = contact.at
-        view = set(member.addresses.values()) if member.phase in (Phase.MEMBER, Phase.LEAVING) else set()
-        found = {}
-        for link, (mine, theirs) in enumerate(self.links):
-            is_wanted = (mine == self.address and theirs in view) or self.outboxes[link].packets
-            if is_wanted and places.get(theirs):
-                found[link] = places[theirs]
-        return found
+    def wanted_place(self, link: int) -> str:
+        """Where to call for a link: to a member of the view, or where something is still to be sent. Empty if
+        nobody is to be called."""
+        if not self.members or link not in self.links or link in self.void:
+            return ""
+        member, (mine, theirs) = self.member, self.links[link]
+        stream = member.stream_at.get(theirs)
+        if stream is not None and member.addresses.get(stream) != theirs:
+            stream = stream if stream in member.progress.coming else None  # it may be gone, and has to say so
+        if stream is None and member.phase == Phase.LEAVING:  # it may have been told of members only now
+            stream = next((each for each, place in member.addresses.items() if place == theirs), None)
+        is_in_view = stream is not None and member.phase in (Phase.MEMBER, Phase.LEAVING)
+        if not (is_in_view and mine == self.address) and not self.outboxes[link].packets:
+            return ""
+        if (greeted := self.greeted.get(theirs)) is not None and greeted.at:
+            return greeted.at
+        contact = None if stream is None else self.contact_of(stream)
+        return contact.at if contact is not None and contact.address == theirs else ""
 
     def open_link(self, mine: int, contact: Contact, now: int) -> int:
         """The link to a process that greets."""
-        link = self._link_numbers.get((mine, contact.address))
+        link = self.find_link(mine, contact.address)
         if link is None or self.greeted.get(contact.address) != contact:
             self.step(LinkOpened(mine, contact, now))
             link = self._link_numbers[mine, contact.address]
@@ -158,12 +174,21 @@ class MembershipCore(LinkTable, abc.ABC):
         for send in effects.sends:
             data = self.kind.encode(send.packet)
             for to in send.to:
-                self.enqueue(self.add_link(mine, to), data)
+                self.enqueue(self._link_to(mine, to), data)
+
+    def _link_to(self, mine: int, theirs: int) -> int:
+        """The link between two addresses, which may be new."""
+        link = self.find_link(mine, theirs)
+        if link is None:
+            link = self.add_link(mine, theirs)
+            if theirs not in self.members[mine].stream_at:
+                self.strangers.add(link)
+        return link
 
     def link_to_view(self, member: ChangingMember) -> None:
         for address in member.addresses.values():
             if address != member.me:
-                self.add_link(member.me, address)
+                self.strangers.discard(self.add_link(member.me, address))
 
     # Becoming a member
 
@@ -185,20 +210,40 @@ class MembershipCore(LinkTable, abc.ABC):
             raise LocalError("a member does not ask to be one")
         self._log(event)
         before, contact = self.members.get(self.address), event.contact
-        fresh = self.kind.outsider(contact.address, 0)
+        fresh = self.create_outsider(contact.address)
         if before is not None and before.phase == Phase.REMOVED:
             fresh.bring_back(before.make_backlog())
         elif before is not None:
             fresh.bring_back(before.backlog)
         self.members[fresh.me] = fresh
         self.address, self.identities[fresh.me] = fresh.me, contact
+        waiting = [each for each in self.members.values() if each.phase == Phase.JOINING]
+        for each in waiting[:-_MAX_ATTEMPTS]:
+            self._abandon(each, event.time)
+
+    def _abandon(self, member: ChangingMember, now: int) -> None:
+        """Nobody will be at this address; whoever was asked for admission is told."""
+        effects = member.abandon(now)
+        self._carry_out(member.me, effects)
+        told = {address for send in effects.sends for address in send.to}
+        nobody = self.kind.encode(NobodyHere(False))
+        for link, (mine, theirs) in self.links.items():
+            if mine == member.me and theirs not in told and self.sent[link]:
+                self.enqueue(link, nobody)
+
+    def new_identity(self, nonce: bytes, at: str) -> Contact:
+        """Who this process is in its next attempt."""
+        return Contact(self.name, nonce, at)
+
+    def create_outsider(self, address: int) -> ChangingMember:
+        return self.kind.outsider(address, 0)
 
     def _on_link_opened(self, event: LinkOpened) -> None:
         theirs = event.contact.address
         if event.mine not in self.members or theirs in self.members:
             raise RemoteError("it is not for an address of this member")
         self._log(event)
-        self.add_link(event.mine, theirs)
+        self._link_to(event.mine, theirs)
         self.greeted[theirs] = event.contact
 
     def _on_join_asked(self, event: JoinAsked) -> None:
@@ -214,7 +259,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self.own_is_cause = False
         for other in self.members.values():
             if other is not member and other.phase in (Phase.JOINING, Phase.OUTSIDE):
-                self._carry_out(other.me, other.abandon(now))
+                self._abandon(other, now)
 
     def _on_started(self, event: Started) -> None:
         self._log(event)
@@ -242,10 +287,9 @@ class MembershipCore(LinkTable, abc.ABC):
         self.member.requests = [each for each in self.member.requests if each != event.address]
 
     def _on_sponsored(self, event: Sponsored) -> None:
-        if event.snapshot is not None and len(event.snapshot) > MAX_SNAPSHOT:
-            raise LocalError(f"a snapshot of {len(event.snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
+        self._check_snapshot(event.snapshot)
         self._log(event)
-        snapshot = _NO_SNAPSHOT if event.snapshot is None else _SNAPSHOT + event.snapshot
+        snapshot = self._encode_snapshot(event.snapshot)
         contact = self.greeted.get(event.address)
         member = self.member
         effects = member.sponsor(
@@ -253,6 +297,13 @@ class MembershipCore(LinkTable, abc.ABC):
         )
         self._carry_out(member.me, effects)
         self._after(member)
+
+    def _check_snapshot(self, snapshot: bytes | None) -> None:
+        if snapshot is not None and len(snapshot) > MAX_SNAPSHOT:
+            raise LocalError(f"a snapshot of {len(snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
+
+    def _encode_snapshot(self, snapshot: bytes | None) -> bytes:
+        return _NO_SNAPSHOT if snapshot is None else _SNAPSHOT + snapshot
 
     def _on_reported(self, event: Reported) -> None:
         self._log(event)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.errors import AntecedeError, InputError
 from antecede.live.application import ParkedDelivery
 from antecede.live.changing.contact import Contact
@@ -28,7 +29,10 @@ class ChangingCoreState(msgspec.Struct):
     address: int
     identities: dict[int, Contact]
     greeted: dict[int, Contact]
-    links: list[tuple[int, int]]
+    links: dict[int, tuple[int, int]]
+    next_link: int
+    strangers: set[int]
+    void: set[int]
     sent: dict[int, int]
     acked_packets: dict[int, tuple[int, bytes]]
     """For each link, the last packet that was acknowledged, and its chain value."""
@@ -44,6 +48,11 @@ class ChangingCoreState(msgspec.Struct):
     parked: dict[int, ParkedDelivery]
     parking: int
     time: int
+    aged_at: int
+    old_tombstones: set[int]
+    old_originals: set[MessageId]
+    since: dict[int, int] = {}
+    trace_names: list[str] = []
 
 
 def take_checkpoint(core: ChangingCore) -> Checkpoint:
@@ -55,6 +64,9 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         identities=core.identities,
         greeted=core.greeted,
         links=core.links,
+        next_link=core.next_link,
+        strangers=core.strangers,
+        void=core.void,
         sent=core.sent,
         acked_packets={link: (box.acked, box.chain[box.acked]) for link, box in core.outboxes.items()},
         received=core.received,
@@ -69,8 +81,14 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         parked=queue.parked,
         parking=queue.parking,
         time=core.time,
+        since=core.since,
+        trace_names=core.trace_names,
+        aged_at=core.aged_at,
+        old_tombstones=core.old_tombstones,
+        old_originals=core.old_originals,
     )
-    return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core))
+    rows = core.trace.rows.copy()
+    return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core), core.trace.first, rows)
 
 
 def _needed_packets(core: ChangingCore) -> list[StoredPacket]:
@@ -98,7 +116,9 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
     checkpoint = contents.checkpoint.checkpoint
     core.is_replaying = True
     if checkpoint.state:
-        _load(core, msgspec.msgpack.decode(checkpoint.state, type=ChangingCoreState), checkpoint.packets)
+        state = msgspec.msgpack.decode(checkpoint.state, type=ChangingCoreState)
+        _load(core, state, checkpoint.packets)
+        core.resume_trace(state.trace_names, checkpoint.trace_first, list(checkpoint.trace))
     last = core.time
     for record in contents.records():
         last = record.time
@@ -110,6 +130,7 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
     # What the replay asks for was persisted before.
     send_and_advance(cast("Any", core), core.ready())
     core.is_replaying = False
+    core.dropped.clear()
     queue = core.application
     acked = max(cursor.acked, queue.acked, queue.parking)
     attempts = cursor.attempts if cursor.acked == acked else 0
@@ -146,11 +167,16 @@ def _deliverable(core: ChangingCore) -> int:
 def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPacket]) -> None:
     core.members = {address: core.kind.restore(saved) for address, saved in state.members.items()}
     core.address, core.identities, core.greeted = state.address, state.identities, state.greeted
-    for mine, theirs in state.links:
-        core.add_link(mine, theirs)
+    for link, (mine, theirs) in state.links.items():
+        core.resume_link(link, mine, theirs)
+    core.next_link, core.strangers, core.void = state.next_link, state.strangers, state.void
+    core.aged_at = state.aged_at
+    core.old_tombstones, core.old_originals = state.old_tombstones, state.old_originals
     core.sent, core.received, core.received_chain = state.sent, state.received, state.received_chain
+    core.arrivals = set(core.received)
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
     core.broadcasts, core.own_is_cause, core.time = state.broadcasts, state.own_is_cause, state.time
+    core.since = state.since
     core.resume_polls(state.polls)
     for link, box in core.outboxes.items():
         box.resume(*state.acked_packets[link])
@@ -166,3 +192,4 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
     queue.resume_parked(state.parked)
     if core.members:
         queue.belong_to(core.me)
+        core.forgets = core.member.forgets

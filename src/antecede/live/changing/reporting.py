@@ -36,6 +36,7 @@ def _progress(member: ChangingMember) -> Any:
         dict(member.order.delivered),
         set(member.ends),
         set(member.progress.done),
+        member.withholds_done(),
         set(member.addresses),
         # What is said to one that does not know a stream yet is lost on it, so it is said again when it does.
         {each: set(counts) for each, counts in member.heard.items() if each in member.addresses},

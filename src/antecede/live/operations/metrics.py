@@ -17,6 +17,7 @@ from antecede.live.transport.listener import Listener
 
 if TYPE_CHECKING:
     from antecede.live.group import Group
+    from antecede.live.view import View
 
 _MAX_HEAD = 8192
 _TIMEOUT_SECONDS = 5.0
@@ -34,13 +35,18 @@ def render(group: Group) -> bytes:
     return text
 
 
+def suspected(view: View) -> list[str]:
+    """The labels of members that seem to be down."""
+    return [member.label for member in view if member.suspected is not None]
+
+
 class _Collector:
     def __init__(self, group: Group) -> None:
         self._group = group
 
     def collect(self) -> Iterator[Any]:
         core: Any = require("prometheus_client.core", "live")
-        group = self._group
+        group, view = self._group, self._group.view
         labels = {"group": group.settings.group, "member": group.me}
         gauges = [
             ("held_messages", "messages that have arrived and are held for a cause", group.held),
@@ -57,6 +63,9 @@ class _Collector:
             ("limit_bytes", "unstable bytes at which broadcast waits", group.settings.limit),
             ("connected_partners", "partners with a connection", len(group.connected)),
             ("store_bytes", "size of the store", group.store_bytes),
+            ("members", "members of the group", len(view)),
+            ("suspected_members", "members that are not heard", len(suspected(view))),
+            ("removing_members", "members whose removal is under way", len(view.removing)),
         ]
         for name, text, value in gauges:
             family = core.GaugeMetricFamily(f"antecede_{name}", text, labels=list(labels))
@@ -96,12 +105,15 @@ class _Collector:
 def health(group: Group) -> tuple[int, bytes]:
     """An HTTP status and a JSON document, for a supervisor: 503 if the member cannot work, and must be
     restarted; 200 with a list of problems if it can, and a person must do something about them."""
+    view = group.view
     report = {
         "state": group.state,
         "group": group.settings.group,
         "member": group.me,
         "connected": list(group.connected),
         "members": list(group.members),
+        "suspected": suspected(view),
+        "removing": list(view.removing),
         "held": group.held,
         "unstable_bytes": group.unstable_bytes,
         "problems": group.problems(),

@@ -27,12 +27,18 @@ _COLUMNS = (
     "run", "group", "process", "index", "kind", "origin", "seq", "time",
     "deps", "control_bytes", "payload_bytes", "link",
 )  # fmt: skip
+_CHANGING_COLUMNS = (*(name for name in _COLUMNS if name != "deps"), "member")
 _PART_ROWS = 50_000
 _PART_SECONDS = 5.0
 
 
 class NodeTrace:
-    """One member's trace folder, into which the rows of `buffer` go."""
+    """One member's trace folder, into which the rows of `buffer` go.
+
+    If the members of the group change, `names` grows, and rows say which incarnation of the member they are
+    of. The folder is named by `changing_store`, the identifier of the store, as well: a member may get
+    another store, and goes on with that.
+    """
 
     def __init__(
         self,
@@ -43,23 +49,28 @@ class NodeTrace:
         names: list[str],
         me: str,
         buffer: TraceBuffer,
+        changing_store: str | None = None,
     ) -> None:
         require("pyarrow", "sim")
         from antecede.trace.event_tables import EventTables
         from antecede.trace.schema import Meta
         from antecede.trace.writer import TraceWriter
 
-        self.folder = Path(folder) / me
+        is_changing = changing_store is not None
+        self.folder = Path(folder) / (f"{me}-{changing_store}" if is_changing else me)
         self.problem = ""
         """Why the last attempt to write failed."""
-        self._names, self._me, self._buffer = names, names.index(me), buffer
+        self._names, self._buffer, self._is_changing = names, buffer, is_changing
+        self._me = -1 if is_changing else names.index(me)
         self._log = Log(group, me)
+        self._run, self._group = run, group
         self._tables = EventTables(run, [group], names)
         try:
             _set_aside_damaged_part(self.folder, self._log)
-            self._writer = TraceWriter(
-                self.folder, Meta(run, {group: names}, protocol), _COLUMNS, resume=True, durable=True
-            )
+            # Who is a member of a group that changes is in its rows.
+            meta = Meta(run, {} if is_changing else {group: names}, protocol)
+            columns = _CHANGING_COLUMNS if is_changing else _COLUMNS
+            self._writer = TraceWriter(self.folder, meta, columns, resume=True, durable=True)
         except InputError as error:
             raise InputError(f"trace: {error}") from error
         except OSError as error:
@@ -107,10 +118,16 @@ class NodeTrace:
     def _table(self, first: int, rows: list[TraceRow]) -> pyarrow.Table:
         import numpy as np
 
-        kind, origin, seq, times, control, payload, link, causes = zip(*rows, strict=True)
-        process = [self._me] * len(rows)
+        kind, origin, seq, times, control, payload, link, causes, member, process = zip(*rows, strict=True)
+        if not self._is_changing:
+            process = (self._me,) * len(rows)
         events = np.array([kind, process, origin, seq, times, link, control], np.int64).T
         index = np.arange(first, first + len(rows))
+        if self._is_changing:
+            from antecede.trace.event_tables import EventTables
+
+            tables = EventTables(self._run, [self._group], self._names)
+            return tables.build(events, index, np.array(payload), member=np.array(member))
         deps = [None if named is None else self._dependencies(named) for named in causes]
         return self._tables.build(events, index, np.array(payload), deps=deps)
 

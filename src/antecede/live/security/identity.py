@@ -188,7 +188,7 @@ class Security:
         secret = _read_secret(Path(settings.secret or ""))
         with temporary_folder("keys") as folder:  # OpenSSL reads keys from files only
             mine = Identity(settings.group, settings.me)
-            keys.keys_from_secret(secret, mine, folder, is_phone=settings.behind is not None)
+            keys.keys_from_secret(secret, mine, folder, is_phone=settings.is_phone)
             self._from_folder(folder)
 
     def _server_context(self, ca: Path) -> ssl.SSLContext:
@@ -264,6 +264,8 @@ class Security:
                     _load(context, self._folder / CERTIFICATE, self._folder / KEY)
             if (self._folder / TOKEN).exists():
                 self.token = (self._folder / TOKEN).read_text().strip()
+            if self.token_key is not None:
+                self.token_key = (self._folder / TOKEN_KEY).read_bytes()
             credentials: Any = require("antecede.live.security.credentials", "live")
             self.signing_key, self.signing_certificate = credentials.load_signing_key(self._folder)
         except (InputError, OSError) as error:
@@ -282,9 +284,8 @@ class Security:
 
 def _versions(folder: Path) -> list[int]:
     """What changes when a file is replaced."""
-    return [
-        _changed_at(folder / file) for file in (CERTIFICATE, KEY, TOKEN, SIGNING_CERTIFICATE, SIGNING_KEY)
-    ]
+    files = (CERTIFICATE, KEY, TOKEN, TOKEN_KEY, SIGNING_CERTIFICATE, SIGNING_KEY)
+    return [_changed_at(folder / file) for file in files]
 
 
 def _changed_at(file: Path) -> int:
@@ -378,10 +379,10 @@ def _refuse_insecure(settings: Settings) -> None:
                 f"{what}: {where} is open to others and nothing is encrypted; give keys or a secret, or set "
                 "insecure = true"
             )
-    for member in settings.members():
+    for what, member in settings.called():
         if member.at is not None and not _is_loopback(member.at):
             raise InputError(
-                f"peers: {member.name} at {member.at} would be reached without encryption; give keys or a "
+                f"{what}: {member.name} at {member.at} would be reached without encryption; give keys or a "
                 "secret, or set insecure = true"
             )
 

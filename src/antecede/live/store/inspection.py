@@ -13,6 +13,9 @@ import msgspec
 
 from antecede.causality import BitWindow, MessageId
 from antecede.errors import AntecedeError, InputError
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.recovery import restore as restore_changing
+from antecede.live.changing.undelivered import accepted_messages, held_messages
 from antecede.live.core import Core
 from antecede.live.envelope import decode_body, unwrap
 from antecede.live.events import Broadcast, Cursor
@@ -36,6 +39,7 @@ from antecede.live.store.records import (
     decode_commit,
     find_records,
 )
+from antecede.membership.catalog import CHANGING
 from antecede.protocols.base import Packet
 from antecede.protocols.flat import MessageBatch, MessagePacket
 from antecede.protocols.vcube import Bundle
@@ -59,6 +63,8 @@ class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """It was accepted here for broadcast, and is not known to be delivered everywhere."""
     unacked: bool = False
     """It was received, and the application has not acknowledged it."""
+    held: bool = False
+    """It was received, and waits for a cause."""
     verified: bool = True
     """Whether the checksums of the record that it is in, and of all before, are right."""
 
@@ -90,8 +96,6 @@ class StoreInspection:
         names = disk.names()
         try:
             self.contents = read_store(disk, names, cursor_file.durable if cursor_file else None)
-            if self.contents.checkpoint.identity.get("members") == MEMBERS_CHANGE:
-                raise InputError(f"{self.path} is of a group that changes, whose stores cannot be shown yet")
             if self.contents.damage is not None:
                 self.damages.append(self.contents.damage)
         except DamageError as error:
@@ -108,19 +112,38 @@ class StoreInspection:
     def size(self) -> int:
         return self.contents.checkpoint_bytes + self.contents.log_bytes if self.contents else 0
 
-    def core(self) -> Core | None:
+    @property
+    def is_changing(self) -> bool:
+        """Whether it is of a group whose members come and go."""
+        return (
+            self.contents is not None and self.contents.checkpoint.identity.get("members") == MEMBERS_CHANGE
+        )
+
+    def core(self) -> Core | ChangingCore | None:
         """The member as it was after the last record that can be read; None if that is not possible."""
         if self.contents is None:
             return None
+        saved = _SavedContents(self.path, self.contents, self._readable_cursor())
+        identity = self.contents.checkpoint.identity
         try:
-            identity = self.contents.checkpoint.identity
+            if self.is_changing:
+                changing = ChangingCore(CHANGING[identity["protocol"]], identity["member"])
+                restore_changing(changing, saved)
+                return changing
             roster = self._roster(identity)
             core = Core(roster.create_protocol(identity["member"]))
-            restore(core, _SavedContents(self.path, self.contents, self._readable_cursor()))
+            restore(core, saved)
         except _NONSENSE as error:
             self.damages.append(Damage("checkpoint", 0, f"the member cannot be restored from it: {error}"))
             return None
         return core
+
+    @staticmethod
+    def unstable_bytes(core: Core | ChangingCore) -> int:
+        """Bytes of messages that are not known to be delivered everywhere."""
+        if isinstance(core, Core):
+            return core.stability.unstable_bytes
+        return core.retained_bytes if core.members else 0
 
     def _readable_cursor(self) -> Cursor:
         """Of a damaged store, what the last record that can be read says."""
@@ -139,6 +162,9 @@ class StoreInspection:
             return
         stored = self.contents.checkpoint
         member, count = str(stored.identity.get("member")), 0
+        if self.is_changing:
+            yield from self._accepted_changing(member)
+            return
         if stored.checkpoint.state:
             try:
                 count, found = self._in_checkpoint(stored, member)
@@ -148,6 +174,16 @@ class StoreInspection:
                 yield _stored_message(member, seq, payload, accepted=True)
         yield from _broadcasts(member, count, self.contents.commits, True)
         yield from _broadcasts(member, None, self.contents.beyond, False)
+
+    def _accepted_changing(self, member: str) -> Iterator[StoredMessage]:
+        before, core = len(self.damages), self.core()
+        del self.damages[before:]  # whoever asks for the core itself is told
+        if isinstance(core, ChangingCore):
+            for message, payload in accepted_messages(core):
+                yield _stored_message(core.labels[message.origin], message.seq, payload, accepted=True)
+        elif self.contents is not None:
+            yield from _broadcasts(member, None, self.contents.commits, True)
+        yield from _broadcasts(member, None, self.contents.beyond if self.contents else [], False)
 
     def _in_checkpoint(self, stored: StoredCheckpoint, member: str) -> tuple[int, list[tuple[int, bytes]]]:
         """How many messages the member had broadcast, and those that were not delivered everywhere."""
@@ -160,8 +196,11 @@ class StoreInspection:
                 found |= {message.seq: payload for message, payload in decoded if message.origin == me}
         return BitWindow.from_bytes(state.windows[me]).base, sorted(found.items())
 
-    def unacked(self, core: Core) -> list[StoredMessage]:
-        """Messages that could be delivered to the application, or are in flight to it."""
+    def unacked(self, core: Core | ChangingCore) -> list[StoredMessage]:
+        """Messages that could be delivered to the application, or are in flight to it; in a group that
+        changes, also those that are held."""
+        if isinstance(core, ChangingCore):
+            return self._unacked_changing(core)
         names = self._roster(self.contents.checkpoint.identity).names if self.contents else []
         try:
             while core.deliver_next(0):
@@ -170,6 +209,24 @@ class StoreInspection:
                 _stored_message(names[origin], seq, delivery.payload, unacked=True)
                 for delivery in core.application.unacked
                 for origin, seq in [delivery.message]
+            ]
+        except _NONSENSE as error:
+            raise InputError(f"{self.path} is a damaged store: {error}") from error
+
+    def _unacked_changing(self, core: ChangingCore) -> list[StoredMessage]:
+        try:
+            while core.poll(core.time):
+                pass
+            deliverable = [(each.message, each.payload) for each in core.application.unacked]
+            return [
+                *(
+                    _stored_message(core.labels[m.origin], m.seq, data, unacked=True)
+                    for m, data in deliverable
+                ),
+                *(
+                    _stored_message(core.labels[m.origin], m.seq, data, held=True)
+                    for m, data in held_messages(core)
+                ),
             ]
         except _NONSENSE as error:
             raise InputError(f"{self.path} is a damaged store: {error}") from error
@@ -218,10 +275,11 @@ def _stored_message(
     payload: bytes,
     accepted: bool = False,
     unacked: bool = False,
+    held: bool = False,
     verified: bool = True,
 ) -> StoredMessage:
     body = decode_body(unwrap(payload))
-    return StoredMessage(origin, seq, body, isinstance(body, bytes), accepted, unacked, verified)
+    return StoredMessage(origin, seq, body, isinstance(body, bytes), accepted, unacked, held, verified)
 
 
 def _payloads(packet: Packet) -> Iterator[tuple[MessageId, bytes]]:

@@ -26,6 +26,7 @@ from antecede.live.core import Core
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Security
 from antecede.live.settings import Roster, Settings, address
+from antecede.live.suspicion import Suspicions
 from antecede.live.transport.admission import (
     Admission,
     PendingConnection,
@@ -58,7 +59,8 @@ _MAX_LOGGED, _MAX_REASON = 1_000, 1_000
 
 
 class Connections:
-    """All connections of one member. `stepped` is called after the core has taken an event."""
+    """All connections of one member. `stepped` is called after the core has taken an event, `heard` when
+    something has arrived from a partner; `suspicions` say how long a partner may be silent."""
 
     def __init__(
         self,
@@ -68,11 +70,14 @@ class Connections:
         security: Security,
         stepped: Callable[[], None],
         notify: Callable[[str, str, str], None],
+        heard: Callable[[int], None],
         counts: Counter[str],
         clock: Clock,
+        suspicions: Suspicions,
     ) -> None:
         self._settings, self._roster, self._core, self._clock = settings, roster, core, clock
-        self._stepped, self._notify, self._counts = stepped, notify, counts
+        self._stepped, self._notify, self._heard, self._counts = stepped, notify, heard, counts
+        self._suspicions = suspicions
         self._log = Log(settings.group, settings.me)
         self._links = Links(core, counts)
         self.by_peer = {
@@ -292,6 +297,7 @@ class Connections:
         self._log.info("connected to %s", connection.name, extra={"peer": connection.name})
         self._counts["connections"] += 1
         self._notify("joined", connection.name, "")
+        self._heard(connection.peer)
         writer = asyncio.create_task(self._write(wire, connection))
         reason = "closed"
         try:
@@ -335,6 +341,7 @@ class Connections:
                 return
             now = self._clock.now()
             connection.link.receive(frame, time.monotonic(), now)
+            self._heard(connection.peer)
             self._report_gaps(connection, self._links.ask_for_held(connection.link, now))
             connection.has_work.set()
             self._stepped()
@@ -359,6 +366,7 @@ class Connections:
             self._report_gaps(self.by_peer[helper], spans)
         self._report_liars()
         for connection in self._open_connections():
+            self._suspicions.limit(connection.link, connection.peer)
             lost = connection.link.tick(time.monotonic())
             if lost is not None and connection.wire is not None:
                 connection.reason = lost

@@ -101,7 +101,7 @@ class Greeter:
             (self._settings.me, self._core.lineage, greeting.known),
         ):
             if (common := forked_at(lineage, remembered)) is not None:
-                raise ForkError(_fork_text(name, common))
+                raise ForkError(fork_text(name, common))
         self._check_received(peer, greeting, is_new_life=not known or greeting.lineage[-1] != known[-1])
 
     def _is_overtaken(self, peer: int, greeting: Greeting) -> bool:
@@ -136,7 +136,7 @@ def check_honest(core: Core, names: list[str], peer: int) -> None:
         )
 
 
-def _fork_text(name: str, common: int) -> str:
+def fork_text(name: str, common: int) -> str:
     if not common:
         return (
             f"{name} has another store than before: what it had acknowledged is lost; "

@@ -55,7 +55,7 @@ from antecede.protocols.base import RemoteError, Span
 MAX_CERTIFICATES_EACH = 16
 HEARTBEAT_SECONDS = 3.0
 SILENCE_SECONDS = 12.0
-"""A partner that is silent for this long is considered lost."""
+"""A partner that is silent for this long is considered lost, unless its driver knows better."""
 RESEND_SECONDS = 2.0
 """Packets that are not acknowledged for this long are sent again."""
 _FRAME_BYTES = 1 << 16
@@ -81,8 +81,11 @@ class PartnerLink:
         self._life: Incarnation | None = None
         """Of the partner that greeted."""
         self.sent_at = self.heard_at = 0.0
+        self.heartbeat_seconds, self.silence_seconds = HEARTBEAT_SECONDS, SILENCE_SECONDS
         self._reset(0, 0.0)
         self._may_reply_at = float("-inf")
+        self.ack_seconds = 0.0
+        """The least time between two acks; far less than after which packets are sent again."""
         self._evidence_room, self._evidence_at = _EVIDENCE_AT_ONCE, 0.0
         self._handlers: dict[type, Callable[[Any, float, int], None]] = {
             Packets: self._on_packets,
@@ -101,7 +104,7 @@ class PartnerLink:
     def _reset(self, sent: int, now: float) -> None:
         self._sent, self._moved_at = sent, now
         self._acked_before = self._box.acked
-        self._ack_sent = 0
+        self._ack_sent, self._ack_sent_at = 0, float("-inf")
         self._resend_after: int | None = None
         self._control: list[Frame] = []
         self._lacks = False
@@ -178,8 +181,8 @@ class PartnerLink:
             self._lacks = False
             frames.append(Nack(core.received[self.peer]))
         durable = core.durably_received[self.peer]
-        if durable > self._ack_sent:
-            self._ack_sent = durable
+        if durable > self._ack_sent and now - self._ack_sent_at >= self.ack_seconds:
+            self._ack_sent, self._ack_sent_at = durable, now
             frames.append(Ack(durable, core.durable_chain[self.peer]))
         if self._requested is not None and now >= self._may_reply_at:
             frames.append(self._reply(self._requested, now))
@@ -226,9 +229,9 @@ class PartnerLink:
         """Now and then: a heartbeat if nothing else was sent; why the connection must end, if it must."""
         if self.peer in self._core.equivocators:
             return "it has signed different messages under the same ids"
-        if now - self.heard_at > SILENCE_SECONDS:
+        if now - self.heard_at > self.silence_seconds:
             return "it was silent for too long"
-        if now - self.sent_at > HEARTBEAT_SECONDS:
+        if now - self.sent_at > self.heartbeat_seconds:
             self.send(Heartbeat())
         return None
 
@@ -236,6 +239,12 @@ class PartnerLink:
     def has_unacked(self) -> bool:
         """Whether packets, or a reply to a repair request, may have to be sent without further notice."""
         return bool(self._box.packets) or self._requested is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there may be something to send now, as time goes by."""
+        owes_ack = self._core.durably_received[self.peer] > self._ack_sent
+        return bool(self._control) or self.has_unacked or owes_ack or self.full_of is not None
 
     # What arrives
 

@@ -1,16 +1,13 @@
-"""What an application sees of a group that changes: who is in it, and what has changed."""
+"""What an application sees of the members of a group: who is in it, and what has changed."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal
 
 import msgspec
 
-_MAX_CHANGES = 1_000
-"""Changes that wait for a listener."""
+from antecede.live.messages import MessageId
 
 
 class ViewMember(msgspec.Struct, frozen=True):
@@ -25,6 +22,8 @@ class ViewMember(msgspec.Struct, frozen=True):
     """Whether there is a connection to it now; always, for the one that looks."""
     suspected: float | None = None
     """Since when it seems to be down, in seconds since 1970."""
+    since: float | None = None
+    """Since when it is a member, as seen here, in seconds since 1970; None if that was from the start."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -49,40 +48,22 @@ class View(msgspec.Struct, frozen=True):
         return len(self.members)
 
 
+ChangeKind = Literal[
+    "joined", "returned", "left", "removing", "removed", "suspected", "trusted", "parked", "unparked"
+]
+
+
 class MemberChange(msgspec.Struct, frozen=True):
     """Something has changed about a member."""
 
-    kind: Literal["joined", "left", "removing", "removed", "suspected", "trusted"]
+    kind: ChangeKind
     label: str
     name: str
     by: str = ""
-    """The label of the member whose message changed the view; empty for suspicions."""
+    """The label of the member whose message changed the view; empty where nobody's did, as for suspicions."""
+    message: MessageId | None = None
+    """That message; for `removed`, the last one of the removed member that anybody delivers."""
+    text: str = ""
+    """What else there is to say about the cause."""
     time: float = 0.0
-
-
-class Changes:
-    """One listener's queue. Nobody may be listening, so the oldest of many are dropped."""
-
-    def __init__(self) -> None:
-        self._queue: deque[MemberChange] = deque(maxlen=_MAX_CHANGES)
-        self._more = asyncio.Event()
-        self._has_ended = False
-
-    def put(self, change: MemberChange) -> None:
-        self._queue.append(change)
-        self._more.set()
-
-    def end(self) -> None:
-        self._has_ended = True
-        self._more.set()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> MemberChange:
-        while not self._queue:
-            if self._has_ended:
-                raise StopAsyncIteration
-            self._more.clear()
-            await self._more.wait()
-        return self._queue.popleft()
+    """When it was seen here, in seconds since 1970."""

@@ -1,0 +1,121 @@
+"""antecede members: who is in a running group that changes, and how that is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from antecede.cli import show
+from antecede.cli.options import Json
+from antecede.errors import InputError
+
+if TYPE_CHECKING:
+    from antecede.live.settings import Settings
+
+
+class MembersAction(StrEnum):
+    """What is done."""
+
+    LIST = "list"
+    ADD = "add"
+    REMOVE = "remove"
+
+
+def members(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="The TOML file of a member that runs on this machine.")
+    ],
+    action: Annotated[
+        MembersAction,
+        typer.Argument(help="list: who is there. add: settings for a new one. remove: one that is gone."),
+    ] = MembersAction.LIST,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Whom to add or remove; a name or a label.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the members of a group that changes, prepare a new one, or remove one.
+
+    Example: antecede members ana.toml; antecede members ana.toml remove bo
+
+    It asks the running member, through a socket in its store that only its owner can open. A member that was
+    removed and is alive returns by itself; to keep it out, revoke its keys.
+    """
+    from antecede.live.operations.control import ControlRequest, ask
+    from antecede.live.settings import Settings
+
+    settings = Settings.load(config)
+    if settings.store is None:
+        raise InputError(f"{config}: it names no store, and a member is asked through its store")
+    if (name is None) != (action is MembersAction.LIST):
+        raise typer.BadParameter("add and remove need a NAME, and list has none")
+    request = (
+        ControlRequest("remove", name or "") if action is MembersAction.REMOVE else ControlRequest("list")
+    )
+    reply = asyncio.run(ask(settings.store, request))
+    if action is MembersAction.ADD:
+        print(_settings_for(name or "", settings, reply), end="")
+    elif as_json:
+        show.json(reply)
+    else:
+        _print(reply)
+
+
+def _print(reply: dict[str, Any]) -> None:
+    rows = [
+        [each["label"], each["at"] or "-", _state(each, reply["me"]), _ago(each["since"])]
+        for each in sorted(reply["members"], key=lambda each: str(each["label"]))
+    ]
+    title = f"{reply['group']}, as {reply['me']} sees it"
+    show.table(title, ["member", "at", "state", "member for"], rows, left=4)
+    for label in reply["removing"]:
+        show.line(f"{label} is being removed")
+
+
+def _state(member: dict[str, Any], me: str) -> str:
+    if member["label"] == me:
+        return "this one"
+    if member["suspected"] is not None:
+        return f"not heard for {_ago(member['suspected'])}"
+    return "connected" if member["connected"] else "not connected"
+
+
+def _ago(since: float | None) -> str:
+    if since is None:
+        return "from the start"
+    seconds = max(0, int(time.time() - since))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
+    """A TOML file for a newcomer. What admits it is a certificate or the secret, not this."""
+    from antecede.live.settings import validate_name
+
+    validate_name(name)
+    if "~" in name:
+        raise InputError(f"'{name}' is not a name: ~ separates a name from its incarnation")
+    if any(each["name"] == name for each in reply["members"]):
+        raise InputError(f"{name} is a member already")
+    contacts = [f"{each['name']}@{each['at']}" for each in reply["members"] if each["at"]]
+    if not contacts:
+        raise InputError("no member listens, so nobody could be asked for admission")
+    values: dict[str, Any] = {"group": settings.group, "me": name, "contact": contacts}
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    lines.append(f"store = {json.dumps(f'{name}-store')}")
+    lines.append('# listen = "HOST:7000"    # where the others reach it, if they are to call it')
+    if settings.keys is not None:
+        lines.append(f"keys = {json.dumps(f'keys/{name}')}    # antecede keys keys {name} --group …")
+    elif settings.secret is not None:
+        lines.append('secret = "secret"    # a copy of the file that all members have')
+    elif settings.insecure:
+        lines.append("insecure = true")
+    return "\n".join(lines) + "\n"

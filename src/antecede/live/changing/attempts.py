@@ -1,0 +1,125 @@
+"""How a process becomes a member: it asks its contacts for admission, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from antecede.errors import AntecedeError, InputError
+from antecede.live.changing.connections import MemberConnections
+from antecede.live.changing.contact import NONCE_BYTES, Contact
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.events import AttemptBegun, Founded, JoinAsked
+from antecede.live.clock import Clock
+from antecede.live.driver import Driver
+from antecede.live.operations.logs import Log
+from antecede.live.settings import Member
+from antecede.membership.state import Phase
+
+_ATTEMPT_SECONDS = 10.0
+"""How long a contact may take to admit a newcomer before another is asked."""
+_RETRY_SECONDS = 0.3
+
+
+class Attempts:
+    """The attempts of one process. `stepped` is called after the core has taken an event, `until` waits for a
+    condition."""
+
+    def __init__(
+        self,
+        core: ChangingCore,
+        connections: MemberConnections,
+        driver: Driver,
+        clock: Clock,
+        stepped: Callable[[], None],
+        until: Callable[[Callable[[], object]], Coroutine[Any, Any, None]],
+        log: Log,
+    ) -> None:
+        self._core, self._connections, self._driver, self._clock = core, connections, driver, clock
+        self._stepped, self._until, self._log = stepped, until, log
+
+    async def found(self, founders: Sequence[Member]) -> None:
+        """Begin the group, as one of its first members, unless this one has been a member before and has lost
+        its store. So more than half of the founders must be there, and not know it."""
+        core, connections = self._core, self._connections
+        others = [each for each in founders if each.name != core.name]
+        new: set[str] = set()
+        is_reported = False
+        while len(new) < len(founders) // 2:
+            answers = await asyncio.gather(*map(self._inquire, others))
+            if True in answers:
+                self._log.warning("%s has been a member before: its store is lost, so it joins", core.name)
+                return
+            asked = zip(others, answers, strict=True)
+            new |= {each.name for each, is_known in asked if is_known is False}
+            new |= connections.inquirers & {each.name for each in others}
+            if len(new) < len(founders) // 2:
+                if not is_reported:
+                    names = ", ".join(each.name for each in others if each.name not in new)
+                    self._log.warning("the group begins when most founders are there; waiting for %s", names)
+                    is_reported = True
+                await asyncio.sleep(_RETRY_SECONDS)
+        contacts = [Contact(each.name, b"", each.at or "") for each in founders]
+        core.step(Founded(contacts, self._clock.now()))
+        await self._driver.durable()
+
+    async def _inquire(self, founder: Member) -> bool | None:
+        """Whether another founder has seen this one before; None if it does not say."""
+        if not founder.at:
+            return None
+        try:
+            return await self._connections.inquire(founder.at, founder.name)
+        except (OSError, TimeoutError, AntecedeError) as error:
+            self._log.info("%s does not answer: %s", founder.name, error, extra={"peer": founder.name})
+            return None
+
+    async def join(self, contacts: Sequence[Member]) -> None:
+        """Ask one contact after the other; the first welcome counts."""
+        core, reason = self._core, ""
+        if not contacts:
+            raise InputError(f"contact: {core.name} is no member any more; name whom to ask for admission")
+        for contact in itertools.cycle(contacts):
+            if core.phase == Phase.JOINING:  # before a restart: the answer may be on its way
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ATTEMPT_SECONDS):
+                        await self._until(lambda: core.phase == Phase.MEMBER)
+                        return
+            if not core.members or core.phase != Phase.OUTSIDE:
+                nonce = secrets.token_bytes(NONCE_BYTES)
+                contact_here = core.new_identity(nonce, self._connections.address)
+                core.step(AttemptBegun(contact_here, self._clock.now()))
+                await self._driver.durable()
+            reason = await self._ask(contact)
+            if core.phase == Phase.MEMBER:
+                return
+            self._log.warning("not admitted by %s: %s", contact.name, reason, extra={"peer": contact.name})
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _ask(self, contact: Member) -> str:
+        """Ask a contact for admission; why that has not worked, if it has not."""
+        seeking = asyncio.create_task(
+            self._connections.seek(contact.at or "", contact.name, self._on_contact)
+        )
+        answer = asyncio.create_task(self._until(lambda: self._core.phase == Phase.MEMBER))
+        try:
+            async with asyncio.timeout(_ATTEMPT_SECONDS):
+                await asyncio.wait({seeking, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if self._core.phase == Phase.OUTSIDE and seeking.done():
+                    return str(seeking.exception() or "it has closed the connection")
+                # The request is in the store: if this connection ends, another one brings the answer.
+                await answer
+        except TimeoutError:
+            return "it has not answered in time"
+        finally:
+            answer.cancel()
+            self._connections.adopt(seeking)
+        return ""
+
+    def _on_contact(self, link: int) -> None:
+        if self._core.phase == Phase.OUTSIDE:
+            self._core.step(JoinAsked(link, self._clock.now()))
+            self._stepped()

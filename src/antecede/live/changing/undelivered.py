@@ -1,0 +1,56 @@
+"""What a process of a changing group has that may not have been delivered: for whoever looks at its store."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.live.changing.core import ChangingCore
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import ApplicationData, decode_content
+from antecede.membership.state import Phase, RetainedMessage
+
+StoredPayload = tuple[MessageId, bytes]
+
+
+def accepted_messages(core: ChangingCore) -> list[StoredPayload]:
+    """What was broadcast here and is not known to be delivered everywhere: by this incarnation, and what it
+    has brought back. Of one that was removed and is no member again yet, by that one."""
+    if not core.members:
+        return []
+    current = core.member
+    members = [each for each in core.members.values() if each is not current and each.phase == Phase.REMOVED]
+    found: dict[MessageId, bytes] = {}
+    for member in (*(members if current.phase != Phase.MEMBER else ()), current):
+        for entry in member.backlog.entries:
+            found[entry.original] = entry.payload
+        own = member.unstable.get(member.stream, {})
+        for seq in sorted(own):
+            _add(found, member, MessageId(member.stream, seq), own[seq])
+    return list(found.items())
+
+
+def held_messages(core: ChangingCore) -> list[StoredPayload]:
+    """What has arrived and waits for a cause, in the order of arrival."""
+    found: dict[MessageId, bytes] = {}
+    if core.members:
+        member = core.member
+        entries = [
+            (entry.arrived, MessageId(stream, seq), entry)
+            for stream, retained in member.unstable.items()
+            for seq, entry in retained.items()
+            if not entry.place and seq > member.order.delivered.get(stream, 0)
+        ]
+        for _, message, entry in sorted(entries, key=lambda each: each[0]):
+            _add(found, member, message, entry)
+    return list(found.items())
+
+
+def _add(
+    found: dict[MessageId, bytes], member: ChangingMember, message: MessageId, entry: RetainedMessage
+) -> None:
+    """Only messages of applications, under the ids that they know."""
+    packet = member.decode(entry.packet)
+    for (origin, first, _), payloads in zip(packet.spans(), packet.payloads_by_span(), strict=True):
+        if origin == message.origin and first <= message.seq < first + len(payloads):
+            content = decode_content(payloads[message.seq - first])
+            if isinstance(content, ApplicationData):
+                found[content.original or message] = content.payload

@@ -1,0 +1,241 @@
+"""A live group with a fixed list of members: nobody joins, leaves or is removed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal, NoReturn
+
+from antecede.live.clock import Clock
+from antecede.live.core import Core
+from antecede.live.events import TimerFired
+from antecede.live.group import Group
+from antecede.live.messages import HeldMessage
+from antecede.live.operations.trace import NodeTrace
+from antecede.live.problems import Reachability, describe_fork
+from antecede.live.recovery import restore
+from antecede.live.security.identity import Security
+from antecede.live.security.signing import create_keyring
+from antecede.live.settings import Settings
+from antecede.live.stability import Stability
+from antecede.live.store.journal import Journal
+from antecede.live.transport.connections import Connections
+from antecede.live.view import View, ViewMember
+from antecede.protocols.base import LocalError
+
+_REPAIR_PATIENCE = 1_000_000_000
+"""How long a message may be missing before others are asked for it, in nanoseconds."""
+_MANY_HELD = 1_000
+"""Above this many held messages, metrics do not look at each."""
+
+
+class FixedGroup(Group):
+    """A member of a group of which all members are known from the start."""
+
+    _names: list[str]
+    _core: Core
+    _connections: Connections
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self._roster = settings.roster()
+        self._security = Security(settings)
+        core = Core(
+            self._roster.create_protocol(settings.me),
+            traced=settings.trace is not None,
+            durable=settings.store is not None,
+            own=settings.own,
+            signatures=create_keyring(self._security, settings, self._roster.names),
+        )
+        # A member has about its limit under way; four times that is not a delay but an attack.
+        core.stability.max_undelivered = 4 * max(settings.limit, 1 << 20)
+        super().__init__(settings, core, self._roster.names, clock)
+        self._reachability = Reachability(self._roster, settings.me, core.stability)
+
+    @property
+    def me(self) -> str:
+        return self.settings.me
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self._names)
+
+    @property
+    def partners(self) -> tuple[str, ...]:
+        return tuple(self._names[peer] for peer in self._core.partners)
+
+    @property
+    def connected(self) -> tuple[str, ...]:
+        return tuple(self._names[peer] for peer in self._connections.connected())
+
+    @property
+    def view(self) -> View:
+        connected = {*self.connected, self.me}
+        return View(
+            {
+                member.name: ViewMember(
+                    member.name,
+                    member.name,
+                    member.at or "",
+                    member.name in connected,
+                    self._suspicions.since(rank),
+                )
+                for rank, member in enumerate(self._roster.members)
+            }
+        )
+
+    async def remove(self, who: str) -> None:
+        self._refuse_change()
+
+    async def leave(self, timeout: float | None = None) -> None:
+        self._refuse_change()
+
+    def _refuse_change(self) -> NoReturn:
+        raise LocalError("the list of members is fixed; name founders or a contact instead of peers")
+
+    @property
+    def web_address(self) -> str | None:
+        return self._connections.web_address
+
+    # Starting
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "group": self.settings.group,
+            "member": self.settings.me,
+            "protocol": self._roster.protocol.name,
+            "members": self._roster.lines,
+        }
+
+    def _restore(self, journal: Journal) -> None:
+        restore(self._core, journal)
+
+    def _open_trace(self) -> NodeTrace | None:
+        settings = self.settings
+        if settings.trace is None:
+            return None
+        run, protocol = settings.group, self._roster.protocol.name
+        return NodeTrace(
+            settings.trace, run, settings.group, protocol, self._names, settings.me, self._core.trace
+        )
+
+    def _create_connections(self) -> Connections:
+        return Connections(
+            self.settings,
+            self._roster,
+            self._core,
+            self._security,
+            self._on_step,
+            self._notify,
+            self._on_heard,
+            self.counts,
+            self._clock,
+            self._suspicions,
+        )
+
+    async def _open(self) -> None:
+        self._deliveries = self._create_deliveries()
+        self._suspicions.watch(self._core.partners)
+        await self._connections.start()
+        await self._serve_metrics()
+        self._report_forks()
+        self._begin_ticking()
+
+    def _behind(self) -> list[str]:
+        me, matrix_clock = self._core.me, self._core.stability.matrix_clock
+        return [
+            name
+            for name, row in zip(self._names, matrix_clock, strict=True)
+            if row[me] < matrix_clock[me][me]
+        ]
+
+    # Broadcasting
+
+    def _is_full(self) -> bool:
+        limit, core = self.settings.limit, self._core
+        return bool(core.application.untaken_own_bytes > limit or core.pending_bytes > limit)
+
+    def _lag(self) -> tuple[str, str]:
+        stability = self._core.stability
+        who = ", ".join(self._names[member] for member in stability.lagging())
+        return who, f"{stability.unstable_bytes:,} bytes are not stable; {who} lags"
+
+    # Looking
+
+    def waiting(self) -> list[HeldMessage]:
+        held, stability, now = [], self._core.stability, self._clock.now()
+        for wait in self._core.waiting():
+            cause = wait.cause
+            holders = stability.holders(cause) if cause is not None else []
+            entry = stability.unstable[wait.message.origin].get(wait.message.seq)
+            age = now - entry.since if entry is not None and entry.since else 0
+            since = time.time() - age / 1e9
+            names = tuple(self._names[member] for member in holders)
+            held.append(HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, names))
+        return held
+
+    @property
+    def held(self) -> int:
+        return self._core.count_held()
+
+    def held_seconds(self) -> float:
+        if self.held <= _MANY_HELD:
+            return max((time.time() - message.since for message in self.waiting()), default=0.0)
+        stability = self._core.stability
+        nexts = [count + 1 for count in stability.matrix_clock[self._core.me]]
+        entries = [unstable.get(seq) for unstable, seq in zip(stability.unstable, nexts, strict=True)]
+        since = [entry.since for entry in entries if entry is not None and entry.since]
+        return (self._clock.now() - min(since)) / 1e9 if since else 0.0
+
+    def delivered(self) -> dict[str, int]:
+        return dict(zip(self._names, self._stability().matrix_clock[self._core.me], strict=True))
+
+    @property
+    def unstable_bytes(self) -> int:
+        return self._stability().unstable_bytes
+
+    def _stability(self) -> Stability:
+        if self._journal is None:
+            self._driver.flush()  # without a store, what was broadcast is accepted at once
+        return self._core.stability
+
+    def suspicion_timeouts(self) -> dict[str, float]:
+        return {self._names[peer]: self._suspicions.timeout(peer) for peer in self._core.partners}
+
+    def _is_member(self, name: str) -> bool:
+        return name in self._names
+
+    # What happens
+
+    def _on_heard(self, peer: int) -> None:
+        if self._suspicions.hear(peer):
+            self._tell("trusted", self._names[peer])
+
+    def _on_tick(self) -> None:
+        now = self._clock.now()
+        if self._core.has_timer_due(now):
+            self._core.step(TimerFired(now))
+            self._on_step()
+        self._connections.gossip(now, _REPAIR_PATIENCE)
+        self._driver.tick()
+        self._driver.stepped()  # a delivery may have shown a fork, which is to be recorded
+        for peer in self._suspicions.check():
+            self._tell("suspected", self._names[peer])
+        self._report_forks()
+        self._report_members("unreachable", self._reachability.missing(self.connected))
+        self._report_members("paused", self._connections.paused())
+
+    def _report_members(self, kind: Literal["paused", "unreachable"], texts: dict[str, str | None]) -> None:
+        """What is wrong with members, or None for those with which nothing is."""
+        for name, text in texts.items():
+            if text is None:
+                self._problems.end((kind, name))
+            elif self._problems.begin((kind, name), kind, name, text):
+                self._notify(kind, name, text)
+
+    def _report_forks(self) -> None:
+        divergences = {("forked", *key): each for key, each in self._core.stability.divergences.items()}
+        for key in self._problems.keys("forked") - divergences.keys():
+            self._problems.end(key)  # a third member had said so, and the member itself says otherwise
+        for key, divergence in divergences.items():
+            origin, text = self._names[divergence.origin], describe_fork(divergence, self._names)
+            if self._problems.begin(key, "forked", origin, text):
+                self._notify("forked", origin, text)

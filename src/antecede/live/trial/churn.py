@@ -1,0 +1,532 @@
+"""A churn trial: real processes whose group changes under load, by a schedule that follows from its seed.
+
+Workers join, leave, are killed (SIGKILL) and come back from their disks, are killed for good and removed, are
+removed though they are alive and return, are stopped (SIGSTOP) so that others suspect them, are cut off by
+partitions that heal, and lose their disks. Meanwhile all broadcast. In the end `churn_judge.py` compares what
+the applications have.
+
+The schedule keeps the group's size near the plan's, and so few members down at a time that the others are a
+quorum: only then is anything promised. It says what happens next, and when at the earliest; how long each
+step takes is up to the machine, so a run with the same seed is similar and not equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antecede.errors import AntecedeError
+from antecede.live.trial import churn_judge
+from antecede.live.trial.churn_processes import WorkerGoneError, WorkerProcess, WorkerProcesses
+from antecede.live.trial.churn_worker import WorkerTask
+from antecede.live.trial.lost_traces import complete_trace
+from antecede.live.trial.networks import TrialNetwork, create_network
+
+OnProgress = Callable[[str, int, int], None]
+"""Takes what goes on, how many changes are made, and how many there will be, about."""
+
+_WEIGHTS = {
+    "join": 6,
+    "leave": 4,
+    "crash": 3,
+    "die": 2,
+    "remove": 2,
+    "stop": 1,
+    "partition": 1,
+    "lose": 1,
+}
+_CHANGES = {"join": 1, "leave": 1, "die": 1, "remove": 2, "lose": 2}
+"""How many membership changes each makes: a removed member that returns was removed, and joins."""
+_REPEAT_SECONDS = 10.0
+"""How long a removal may take until another member is asked for it as well."""
+MIN_SIZE = 5
+"""Of a group, so that one may be away."""
+_MAX_EXTRA = 4
+"""Workers beyond the size of the group, joining or leaving."""
+
+
+class ChurnPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start, and how much is to change."""
+
+    size: int
+    rate: float
+    """Steps of the schedule a second, at most."""
+    seconds: float = 20.0
+    messages: int = 1_000
+    payload: int = 100
+    sync: bool = False
+    seed: int = 0
+    patience: float = 90.0
+    """Seconds that one step, or the end, may take."""
+    settings: dict[str, Any] = msgspec.field(
+        default_factory=lambda: {"heartbeat": "500ms", "suspect_after": "2s"}
+    )
+    """Of all members: so soon that stopped ones are suspected."""
+
+
+class ChurnResult(msgspec.Struct):
+    steps: dict[str, int]
+    """What was done, by kind."""
+    changes: int
+    """Members that joined, returned, left or were removed."""
+    seconds: float
+    network: str
+    seen: dict[str, int]
+    """What members were told of changes, in all."""
+    verdict: churn_judge.ChurnVerdict
+    faults: list[str]
+    members: int
+    """In the end."""
+
+
+class ChurnTrial:
+    def __init__(self, plan: ChurnPlan, folder: Path, trace: Path | None, progress: OnProgress) -> None:
+        self._plan, self._folder, self._trace, self._on_progress = plan, folder, trace, progress
+        self._group = f"churn {plan.seed}"
+        self._random = random.Random(plan.seed)
+        self._processes = WorkerProcesses(folder)
+        self._workers = self._processes.workers
+        self._network: TrialNetwork
+        self._steps: Counter[str] = Counter()
+        self._seen: Counter[str] = Counter()
+        self._changes = 0
+        self._faults: list[str] = []
+        self._files: list[churn_judge.KeptFile] = []
+        self._names = 0
+        self._is_divided = False
+        self._unstable, self._removed = set[str](), 0
+        self._may_broadcast = True
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._events = (folder / "events").open("a", buffering=1)
+        self._began = time.monotonic()
+
+    async def run(self) -> ChurnResult:
+        plan = self._plan
+        self._network = create_network(plan.size + _MAX_EXTRA)
+        try:
+            await self._processes.open()
+            try:
+                await self._found()
+                await self._follow_schedule()
+                await self._settle()
+            except (TimeoutError, AntecedeError, WorkerGoneError) as error:
+                self._faults.append(str(error))
+                await self._note_statuses()
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self._processes.close()
+        finally:
+            self._network.close()
+            self._events.close()
+        if self._trace is not None and not self._faults:
+            for file in self._files:
+                if file.is_lost and (store := file.path.with_name("store")).exists():
+                    name = file.author.rpartition(".")[0]
+                    await complete_trace(store, self._group, name, self._trace)
+        return self._judge()
+
+    async def _note_statuses(self) -> None:
+        """For whoever looks for the reason of a failure."""
+        for worker in list(self._workers.values()):
+            text = "is down"
+            with contextlib.suppress(WorkerGoneError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    text = json.dumps(await worker.ask("status"))
+            self._note(f"{worker.label}, disk {worker.disk}, {worker.place}: {text}")
+
+    def _note(self, text: str) -> None:
+        self._events.write(f"{time.time():.3f} {time.monotonic() - self._began:.3f} {text}\n")
+
+    # Workers
+
+    async def _found(self) -> None:
+        founders = [self._new_worker() for _ in range(self._plan.size)]
+        for worker in founders:
+            worker.at = worker.place
+        contacts = [worker.contact for worker in founders]
+        for worker in founders:
+            await self._start(worker, contacts)
+        for worker in founders:
+            await self._until_ready(worker, f"{worker.name} does not begin")
+
+    def _new_worker(self) -> WorkerProcess:
+        self._names += 1
+        worker = self._processes.add(f"w{self._names}")
+        worker.place, worker.network = self._network.place(worker.name)
+        self._files.append(churn_judge.KeptFile(worker.folder / "application", worker.author))
+        return worker
+
+    async def _start(self, worker: WorkerProcess, founders: list[str] | None = None) -> None:
+        plan = self._plan
+        task = WorkerTask(
+            name=worker.name,
+            author=worker.author,
+            folder=str(worker.folder),
+            group=self._group,
+            listen=worker.place,
+            control=self._processes.control,
+            founders=founders or [],
+            contacts=[] if founders else self._contacts(worker),
+            pause=plan.seconds * plan.size / plan.messages,
+            payload=plan.payload,
+            seed=self._random.getrandbits(32),
+            sync=plan.sync,
+            network=worker.network,
+            trace=str(self._trace) if self._trace else None,
+            settings=plan.settings,
+        )
+        await self._processes.start(worker, task)
+
+    def _contacts(self, worker: WorkerProcess) -> list[str]:
+        """All members that seem to be well and stay: of a few, all may leave before one is asked."""
+        others = [each for each in self._workers.values() if each is not worker and each.at]
+        chosen = [each for each in others if each.ready.is_set() and each.is_settled] or others
+        return [each.contact for each in self._random.sample(chosen, len(chosen))]
+
+    def _well(self) -> list[WorkerProcess]:
+        return [each for each in self._workers.values() if each.ready.is_set() and not each.is_down]
+
+    def _present(self) -> list[WorkerProcess]:
+        """Those that are members, or will be again."""
+        return [each for each in self._workers.values() if each.has_begun]
+
+    def _file_of(self, worker: WorkerProcess) -> churn_judge.KeptFile:
+        return next(file for file in self._files if file.author == worker.author)
+
+    def _forget(self, worker: WorkerProcess) -> None:
+        del self._workers[worker.name]
+        self._network.release(worker.name)
+
+    async def _within(self, work: Awaitable[Any], text: str) -> Any:
+        try:
+            async with asyncio.timeout(self._plan.patience):
+                return await work
+        except TimeoutError:
+            raise TimeoutError(f"{text}, for {self._plan.patience:.0f} s") from None
+
+    async def _until_ready(self, worker: WorkerProcess, text: str) -> None:
+        """Until it is a member; its process may fail before."""
+        waiting = [asyncio.create_task(event.wait()) for event in (worker.ready, worker.ended)]
+        try:
+            done = asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await self._within(done, text)
+        finally:
+            for each in waiting:
+                each.cancel()
+        if not worker.ready.is_set():
+            raise AntecedeError(f"{text}: {worker.tail_of_log()}")
+
+    # The schedule
+
+    async def _follow_schedule(self) -> None:
+        plan, started = self._plan, time.monotonic()
+        self._began = started
+        at = started
+        while (at := at + self._random.expovariate(plan.rate)) < started + plan.seconds:
+            await asyncio.sleep(max(0.0, at - time.monotonic()))
+            if time.monotonic() > started + plan.seconds:
+                break
+            self._raise_faults()
+            await self._count_quorum()
+            step = self._choose()
+            if step is not None:
+                kind, work = step
+                self._spawn(self._carry_out(kind, work))
+            self._show("running", started)
+        self._show("finishing", started)
+        while any(not task.done() for task in self._tasks):
+            self._raise_faults()
+            await asyncio.wait(self._tasks, timeout=0.2)
+        self._raise_faults()
+
+    def _show(self, what: str, started: float) -> None:
+        share = min(1.0, (time.monotonic() - started) / self._plan.seconds)
+        expected = int(self._changes / share) if share > 0.05 else self._changes
+        names = ", ".join(f"{count} {kind}" for kind, count in sorted(self._steps.items()))
+        self._on_progress(f"{what}, seed {self._plan.seed}: {names}", self._changes, max(expected, 1))
+
+    def _raise_faults(self) -> None:
+        broken = [each for each in self._workers.values() if each.status > 0 and each.ended.is_set()]
+        self._faults += [f"{each.name} exited: {each.tail_of_log()}" for each in broken]
+        if self._faults:
+            raise TimeoutError("the trial ends early")
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _count_quorum(self) -> None:
+        """Who counts for the quorum: members whose admission is stable, against the removed ones that are not
+        forgotten. Members that join while one is away become stable only when it is back or removed."""
+        self._unstable, self._removed = set(), 0
+        for worker in self._well():
+            with contextlib.suppress(WorkerGoneError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    status = await worker.ask("status")
+                self._unstable.update(status["unstable"])
+                self._removed = max(self._removed, status["removed"])
+
+    def _choose(self) -> tuple[str, Awaitable[None]] | None:
+        """What happens next, and to whom; None if nothing may happen now."""
+        plan, present = self._plan, self._present()
+        free = [each for each in self._well() if not each.is_busy]
+        unwell = sum(each.is_down or each.is_removed for each in self._workers.values())
+        settled = sum(each.is_settled and each.label not in self._unstable for each in self._well())
+        kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        if len(present) < plan.size and kind in ("leave", "die"):
+            kind = "join"
+        elif len(present) > plan.size and kind == "join":
+            kind = "leave"
+        if kind == "join":
+            if len(self._workers) >= plan.size + _MAX_EXTRA:
+                return None
+            worker = self._new_worker()
+            worker.is_busy = True
+            return kind, self._join(worker)
+        # Enough must be well for a quorum, whoever is away.
+        spare = (settled - self._removed - unwell - 1) // 2
+        if not free or spare < 1 or (kind == "partition" and self._is_divided):
+            return None
+        if kind == "partition":
+            return kind, self._partition(self._random.sample(free, self._random.randint(1, spare)))
+        worker = self._random.choice(free)
+        worker.is_busy, worker.is_removed = True, kind in ("remove", "lose")
+        return kind, getattr(self, f"_{kind}")(worker)
+
+    async def _carry_out(self, kind: str, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except WorkerGoneError as error:  # what has become of it is not known here, so it does not count
+            self._note(f"{kind} ends: {error}")
+        except (TimeoutError, AntecedeError) as error:
+            self._faults.append(f"{kind}: {error}")
+        else:
+            self._steps[kind] += 1
+            self._changes += _CHANGES.get(kind, 0)
+
+    # The steps
+
+    async def _join(self, worker: WorkerProcess) -> None:
+        self._note(f"{worker.name} joins")
+        await self._start(worker)
+        if self._random.random() < 0.15:
+            await asyncio.sleep(self._random.uniform(0.0, 0.3))
+            self._note(f"{worker.name} is killed while it joins")
+            await self._within(worker.kill(), f"{worker.name} does not end")
+            await self._start(worker)
+        await self._until_ready(worker, f"{worker.name} is not admitted")
+        await self._tell_load(worker)
+        self._note(f"{worker.label} has joined")
+        worker.is_busy = False
+
+    async def _leave(self, worker: WorkerProcess) -> None:
+        self._note(f"{worker.label} leaves")
+        worker.is_leaving = True
+        answer: dict[str, Any] = {}
+        with contextlib.suppress(WorkerGoneError):  # it may end before its answer is read
+            answer = await self._within(worker.ask("leave"), f"{worker.label} does not get away")
+        if "refused" in answer:
+            raise AntecedeError(f"{worker.label} does not leave: {answer['refused']}")
+        await self._within(worker.ended.wait(), f"{worker.label} has left and does not end")
+        if worker.status:
+            raise AntecedeError(f"{worker.label} has failed: {worker.tail_of_log()}")
+        self._note(f"{worker.label} has left")
+        self._forget(worker)
+
+    async def _crash(self, worker: WorkerProcess) -> None:
+        self._note(f"{worker.label} is killed")
+        worker.is_down = True
+        await self._within(worker.kill(), f"{worker.name} does not end")
+        await asyncio.sleep(self._random.uniform(0.0, 2.0))
+        await self._start(worker)
+        await self._until_ready(worker, f"{worker.label} does not come back")
+        await self._tell_load(worker)
+        self._note(f"{worker.label} is back")
+        worker.is_busy = worker.is_down = False
+
+    async def _die(self, worker: WorkerProcess) -> None:
+        self._note(f"{worker.label} is killed for good")
+        worker.is_down, label = True, worker.label
+        self._file_of(worker).is_lost = True
+        await self._within(worker.kill(), f"{worker.name} does not end")
+        await asyncio.sleep(self._random.uniform(0.0, 0.5))
+        await self._remove_by_others(label, worker)
+        self._forget(worker)
+
+    async def _remove(self, worker: WorkerProcess) -> None:
+        """Though it is alive: it returns."""
+        label = worker.label
+        self._note(f"{label} is removed and alive")
+        await self._remove_by_others(label, worker)
+        await self._within(self._until_renamed(worker), f"{label} was removed and does not return")
+        await self._tell_load(worker)
+        self._note(f"{label} has returned as {worker.label}")
+        worker.is_busy = worker.is_removed = False
+
+    async def _remove_by_others(self, label: str, worker: WorkerProcess) -> None:
+        """Until somebody's view says that it is done; whoever is asked may be killed meanwhile."""
+        await self._within(self._until_removed(label, worker), f"{label} is not removed")
+        self._note(f"{label} was removed")
+
+    async def _until_removed(self, label: str, worker: WorkerProcess) -> None:
+        while True:
+            others = [each for each in self._well() if each is not worker and not each.is_busy]
+            if others:
+                by = self._random.choice(others)
+                with contextlib.suppress(WorkerGoneError, TimeoutError):
+                    answer = await by.ask("remove", who=label)
+                    self._note(f"{label} is removed by {by.label}: {answer.get('refused', 'accepted')}")
+                    async with asyncio.timeout(_REPEAT_SECONDS):
+                        await self._until_unknown(label)
+                        return
+            await asyncio.sleep(0.1)
+
+    async def _until_unknown(self, label: str) -> None:
+        """Until an incarnation is in the view of nobody who is well."""
+        while True:
+            with contextlib.suppress(WorkerGoneError):
+                statuses = [await worker.ask("status") for worker in self._well()]
+                views = [each["view"] + each["removing"] for each in statuses if each["label"]]
+                if views and not any(label in view for view in views):
+                    return
+            await asyncio.sleep(0.1)
+
+    async def _stop(self, worker: WorkerProcess) -> None:
+        """SIGSTOP: others suspect it, though it is alive."""
+        self._note(f"{worker.label} is stopped")
+        worker.is_down = True
+        worker.signal(signal.SIGSTOP)
+        await asyncio.sleep(self._random.uniform(1.0, 8.0))
+        worker.signal(signal.SIGCONT)
+        self._note(f"{worker.label} goes on")
+        worker.is_busy = worker.is_down = False
+
+    async def _partition(self, apart: list[WorkerProcess]) -> None:
+        names = [worker.name for worker in apart]
+        self._is_divided = True
+        for worker in apart:
+            worker.is_busy = worker.is_down = True
+        self._note(f"partition: {', '.join(names)}")
+        await self._divide(names)
+        await asyncio.sleep(self._random.uniform(0.5, 6.0))
+        await self._divide([])
+        self._note("the partition heals")
+        for worker in apart:
+            worker.is_busy = worker.is_down = False
+        self._is_divided = False
+
+    async def _divide(self, apart: list[str]) -> None:
+        if self._network.can_divide:
+            if apart:
+                self._network.divide(apart)
+            else:
+                self._network.heal()
+            return
+        others = [name for name in self._workers if name not in apart] if apart else []
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(WorkerGoneError):
+                await worker.ask("cut_off", names=others if worker.name in apart else apart)
+
+    async def _lose(self, worker: WorkerProcess) -> None:
+        """Its disk is lost: it joins again, with nothing but its name, and what it was is removed."""
+        label = worker.label
+        self._note(f"{label} loses its disk")
+        worker.is_down = True
+        self._file_of(worker).is_lost = True
+        await self._within(worker.kill(), f"{worker.name} does not end")
+        worker.disk += 1
+        worker.has_begun = False
+        self._files.append(churn_judge.KeptFile(worker.folder / "application", worker.author))
+        await self._start(worker)
+        await self._until_ready(worker, f"{worker.name}, without its disk, is not admitted")
+        worker.is_down = False
+        await self._within(self._until_unknown(label), f"{label}, whose disk is lost, is not removed")
+        await self._tell_load(worker)
+        self._note(f"{label} is {worker.label}, on a new disk")
+        worker.is_busy = worker.is_removed = False
+
+    async def _until_renamed(self, worker: WorkerProcess) -> None:
+        """Until it is another incarnation."""
+        while (label := (await worker.ask("status"))["label"]) in ("", worker.label):
+            await asyncio.sleep(0.05)
+        worker.become(label)
+
+    async def _tell_load(self, worker: WorkerProcess) -> None:
+        if not self._may_broadcast:
+            with contextlib.suppress(WorkerGoneError):
+                await worker.ask("broadcast", may=False)
+
+    # The end
+
+    async def _settle(self) -> None:
+        """Nobody broadcasts any more; wait until all have the same."""
+        self._may_broadcast = False
+        for worker in self._workers.values():
+            await worker.ask("broadcast", may=False)
+        deadline, statuses = time.monotonic() + self._plan.patience, dict[str, dict[str, Any]]()
+        while True:
+            self._on_progress(
+                f"waiting for equal states, seed {self._plan.seed}", self._changes, self._changes
+            )
+            statuses = {name: await worker.ask("status") for name, worker in self._workers.items()}
+            labels = sorted(worker.label for worker in self._workers.values())
+            states = {status["state"] for status in statuses.values()}
+            if len(states) == 1 and all(each["view"] == labels for each in statuses.values()):
+                break
+            if time.monotonic() > deadline:
+                counts = {name: each["messages"] for name, each in statuses.items()}
+                raise TimeoutError(
+                    f"states or views differ after {self._plan.patience:.0f} s: {labels}, messages {counts}"
+                )
+            await asyncio.sleep(0.2)
+        for status in statuses.values():
+            self._seen.update(status["seen"])
+        await self._close_workers()
+
+    async def _close_workers(self) -> None:
+        """So that traces are complete."""
+        for worker in self._workers.values():
+            self._file_of(worker).is_member = True
+            with contextlib.suppress(WorkerGoneError):  # it may end before it answers
+                await worker.ask("close")
+        for worker in self._workers.values():
+            await self._within(worker.ended.wait(), f"{worker.name} does not end")
+
+    def _judge(self) -> ChurnResult:
+        seconds = time.monotonic() - self._began
+        complete = any(file.is_member for file in self._files)
+        verdict = churn_judge.judge(self._files) if complete else churn_judge.ChurnVerdict()
+        return ChurnResult(
+            steps=dict(self._steps),
+            changes=self._changes,
+            seconds=seconds,
+            network="namespaces" if self._network.can_divide else "loopback",
+            seen=dict(self._seen),
+            verdict=verdict,
+            faults=self._faults + verdict.faults,
+            members=sum(file.is_member for file in self._files),
+        )
+
+
+async def run(plan: ChurnPlan, folder: Path, trace: Path | None, progress: OnProgress) -> ChurnResult:
+    folder.mkdir(parents=True, exist_ok=True)
+    return await ChurnTrial(plan, folder.resolve(), trace.resolve() if trace else None, progress).run()
+
+
+def summary(result: ChurnResult) -> dict[str, Any]:
+    """As JSON shows it."""
+    built: dict[str, Any] = msgspec.to_builtins(result)
+    return built

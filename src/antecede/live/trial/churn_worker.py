@@ -1,0 +1,256 @@
+"""One process of a churn trial: a member of a group that changes, and its application.
+
+    python -m antecede.live.trial.churn_worker      # reads tasks from its input and forks a process for each
+
+The processes are forked from one that has imported everything, since a trial starts thousands. Each
+broadcasts at its pace, keeps what it was given (`kept_state.py`), and takes commands from the trial's
+supervisor over a socket: one JSON object in each line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import hashlib
+import json
+import logging
+import os
+import random
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antecede.errors import AntecedeError
+from antecede.live.changing.group import DynamicGroup
+from antecede.live.group import Group
+from antecede.live.joining import join
+from antecede.live.settings import Settings
+from antecede.live.trial.kept_state import KeptState
+from antecede.protocols.base import LocalError
+
+_CLONE_NEWNET = 0x4000_0000
+_SLOW_EVERY, _SLOW_SECONDS = 16, 0.005
+"""Some messages take a while, so that kills find them in flight."""
+
+
+class WorkerTask(msgspec.Struct, frozen=True):
+    """What a process is to be."""
+
+    name: str
+    author: str
+    folder: str
+    group: str
+    listen: str
+    control: str
+    """The supervisor's socket."""
+    founders: list[str] = []
+    """Of the group, if this process is one and begins."""
+    contacts: list[str] = []
+    pause: float = 0.1
+    """Seconds between two broadcasts, on average."""
+    payload: int = 100
+    seed: int = 0
+    sync: bool = False
+    network: str = ""
+    """The network namespace to run in."""
+    trace: str | None = None
+    settings: dict[str, Any] = {}
+
+
+class Worker:
+    def __init__(self, task: WorkerTask) -> None:
+        self._task = task
+        folder = Path(task.folder)
+        self._kept = KeptState(folder / "application", task.author)
+        self._store = folder / "store"
+        self._padding = "x" * task.payload
+        self._random = random.Random(task.seed)
+        self._group: Group | None = None
+        self._may_broadcast = asyncio.Event()
+        self._may_broadcast.set()
+        self._seen: dict[str, int] = {}
+        """How many changes of each kind this process was told of."""
+        self._running: set[asyncio.Task[None]] = set()
+        """Commands that are being carried out."""
+        self._writer: asyncio.StreamWriter
+
+    async def run(self) -> None:
+        reader, self._writer = await asyncio.open_unix_connection(self._task.control)
+        self._report(hello=self._task.name, pid=os.getpid())
+        obeying = asyncio.create_task(self._obey(reader))
+        try:
+            await self._be_member()
+            await asyncio.gather(*self._running)  # `leave` is one of them
+            await self._writer.drain()
+        finally:
+            obeying.cancel()
+            await asyncio.gather(obeying, return_exceptions=True)
+
+    def _report(self, **values: Any) -> None:
+        self._writer.write(json.dumps(values).encode() + b"\n")
+
+    # The member
+
+    async def _be_member(self) -> None:
+        """As long as this process is a member. If it is removed, it returns by itself."""
+        task = self._task
+        who: dict[str, Any] = {"contact": task.contacts} if task.contacts else {"founders": task.founders}
+        settings = Settings.create(
+            group=task.group,
+            me=task.name,
+            listen=task.listen,
+            store=self._store,
+            sync=task.sync,
+            insecure=True,
+            trace=task.trace,
+            **who,
+            **task.settings,
+        )
+        async with join(settings, snapshot=self._kept.dump, restore=self._kept.load) as group:
+            self._group = group
+            self._kept.note("member", group.me)
+            self._report(ready=group.me, at=group.address)
+            tasks = [asyncio.create_task(work(group)) for work in (self._broadcast, self._watch)]
+            try:
+                await self._receive(group)
+            finally:
+                self._group = None
+                for each in tasks:
+                    each.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _broadcast(self, group: Group) -> None:
+        with contextlib.suppress(LocalError):  # it has left, or was removed
+            while True:
+                await asyncio.sleep(self._random.expovariate(1 / self._task.pause))
+                await self._may_broadcast.wait()
+                identifier, causes = self._kept.intend()
+                await group.broadcast({"id": identifier, "causes": causes, "padding": self._padding})
+                self._kept.accept(identifier)
+
+    async def _receive(self, group: Group) -> None:
+        count = 0
+        async for message in group:
+            self._kept.deliver(message.body["id"], message.body["causes"], message.redelivered)
+            count += 1
+            if count % _SLOW_EVERY == 0:
+                await asyncio.sleep(_SLOW_SECONDS)
+
+    async def _watch(self, group: Group) -> None:
+        async for change in group.changes():
+            self._seen[change.kind] = self._seen.get(change.kind, 0) + 1
+
+    # What the supervisor says
+
+    async def _obey(self, reader: asyncio.StreamReader) -> None:
+        while line := await reader.readline():
+            command = json.loads(line)
+            task = asyncio.create_task(self._carry_out(command))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        os._exit(0)  # the supervisor has gone
+
+    async def _carry_out(self, command: dict[str, Any]) -> None:
+        try:
+            answer = await getattr(self, f"_on_{command['do']}")(**command.get("with", {}))
+        except (AntecedeError, LocalError) as error:
+            answer = {"refused": str(error)}
+        self._report(answer=command["number"], **(answer or {}))
+
+    def _require_group(self) -> Group:
+        if self._group is None:
+            raise LocalError("it is not a member now")
+        return self._group
+
+    async def _on_leave(self) -> None:
+        await self._require_group().leave()
+        self._kept.note("left")
+
+    async def _on_remove(self, who: str) -> None:
+        await self._require_group().remove(who)
+
+    async def _on_broadcast(self, may: bool) -> None:
+        """Whether to broadcast."""
+        (self._may_broadcast.set if may else self._may_broadcast.clear)()
+
+    async def _on_cut_off(self, names: list[str]) -> None:
+        """Drop the connections to these members, and make none, until the next such command."""
+        self._require_group()._connections.cut_off(names)
+
+    async def _on_close(self) -> None:
+        """Stop; the member stays one."""
+        await self._require_group().aclose()
+
+    async def _on_status(self) -> dict[str, Any]:
+        group = self._group
+        member = group._core.member if isinstance(group, DynamicGroup) and group._core.members else None
+        names = group._names if group is not None else {}
+        return {
+            "unstable": sorted(names[each] for each in member.unstable_admissions) if member else [],
+            "removed": len(member.removals.removed) if member else 0,
+            "state": hashlib.sha256(json.dumps(self._kept.messages.ranges()).encode()).hexdigest(),
+            "messages": len(self._kept.messages),
+            "accepted": self._kept.accepted,
+            "label": group.me if group is not None and group.state == "open" else "",
+            "view": sorted(group.view.members) if group is not None else [],
+            "removing": sorted(group.view.removing) if group is not None else [],
+            "seen": self._seen,
+        }
+
+
+def run_worker(task: WorkerTask) -> int:
+    """In a process of its own, until the supervisor or the group ends it."""
+    if task.network:
+        with Path("/run/netns", task.network).open() as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"cannot enter network namespace {task.network}")
+    with Path(task.folder, "log").open("ab", buffering=0) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
+    try:
+        asyncio.run(Worker(task).run())
+    except AntecedeError as error:
+        logging.error("%s", error)
+        return 1
+    return 0
+
+
+def main() -> None:
+    """Fork a process for each task on the input, and say when one has ended: both as JSON on the output."""
+    tasks = os.fdopen(0, "rb", buffering=0)  # `select` must not miss what is buffered
+    pids: dict[int, str] = {}
+    while True:
+        has_task, _, _ = select.select([tasks], [], [], 0.02 if pids else None)
+        if has_task:
+            line = tasks.readline()
+            if not line:
+                return
+            pid = os.fork()
+            if not pid:
+                status = 2
+                try:
+                    status = run_worker(msgspec.json.decode(line, type=WorkerTask))
+                except BaseException:
+                    logging.exception("the worker failed")
+                finally:
+                    os._exit(status)
+            pids[pid] = msgspec.json.decode(line)["name"]
+            _tell(started=pids[pid], pid=pid)
+        for pid in list(pids):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                _tell(ended=pids.pop(pid), pid=pid, status=os.waitstatus_to_exitcode(status))
+
+
+def _tell(**values: Any) -> None:
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Phones of live groups whose members come and go, over real WebSockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import PATIENCE, run, until
+from phone_rooms import phone_room
+
+from antecede.errors import InputError
+from antecede.live.changing.phone_group import CutOffError
+from antecede.live.settings import Settings
+from antecede.protocols.base import LocalError
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_phones_join_broadcast_and_leave(tmp_path: Path, stored: bool) -> None:
+    async def test() -> None:
+        options: dict[str, Any] = {} if stored else {"store": None}
+        async with phone_room(tmp_path, **options) as room:
+            await room.groups["ana"].broadcast("before")
+            await room.agree({"before"}, "ana", "bo", "cy")
+            pia = await room.start_phone("pia", "bo", **options)
+            assert room.boards["pia"].restored == ["before"]
+            assert pia.super_peer == "bo"
+            tim = await room.start_phone("tim", "cy", **options)
+            sent = await pia.broadcast("from pia")
+            assert sent.origin == pia.me
+            await tim.broadcast("from tim")
+            await room.groups["ana"].broadcast("from ana")
+            everyone = ("ana", "bo", "cy", "pia", "tim")
+            await room.agree({"before", "from pia", "from tim", "from ana"}, *everyone)
+            assert room.phones_of("bo") == {"pia": True}
+            assert room.groups["bo"].view.names == ["ana", "bo", "cy"]
+            await pia.leave(timeout=PATIENCE)
+            del room.groups["pia"], room.boards["pia"]
+            await until(lambda: room.phones_of("bo") == {}, "the phone has left")
+            await room.groups["bo"].broadcast("without pia")
+            await room.agree_on_last("without pia")
+
+    run(test())
+
+
+def test_a_phone_moves_without_a_gap(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia")
+            first = pia.super_peer
+            for turn, name in enumerate(("bo", "cy", "ana", "cy")):
+                await room.groups["ana"].broadcast(f"{turn} from ana")
+                await pia.broadcast(f"{turn} from pia")
+                await pia.move(name)
+                assert pia.super_peer == name
+                await pia.broadcast(f"{turn} from pia after the move")
+            await room.agree_on_last("3 from pia after the move")
+            assert len(room.boards["pia"].bodies) == 12
+            assert room.boards["pia"].restored == []
+            assert first == "ana"
+            with pytest.raises(LocalError, match="not among the super peers"):
+                await pia.move("dana")
+
+    run(test())
+
+
+def test_a_phone_goes_on_from_its_store(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia")
+            await pia.broadcast("one")
+            await room.agree({"one"}, "ana", "bo", "cy", "pia")
+            await room.stop("pia")
+            await room.groups["bo"].broadcast("two")
+            await room.agree({"one", "two"}, "ana", "bo", "cy")
+            before, again = room.boards["pia"].bodies, await room.start_phone("pia")
+            board = room.boards["pia"]
+            await until(lambda: board.bodies == ["two"], "what it has missed")
+            assert board.restored is None, before
+            await again.broadcast("three")
+            await room.agree({"one", "two", "three"}, "ana", "bo", "cy")
+
+    run(test())
+
+
+def test_a_phone_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia", "cy", "bo")
+            tim = await room.start_phone("tim", "ana")
+            await pia.broadcast("behind cy")
+            await room.agree({"behind cy"}, "ana", "bo", "cy", "pia", "tim")
+            await room.stop("cy")
+            await pia.broadcast("cy is gone")
+            await until(lambda: pia.super_peer == "bo", "another super peer")
+            await pia.broadcast("behind bo")
+            await room.groups["ana"].remove("cy")
+            await tim.broadcast("from tim")
+            await room.agree({"behind cy", "cy is gone", "behind bo", "from tim"}, "ana", "bo", "pia", "tim")
+
+    run(test())
+
+
+def test_broadcast_says_that_it_is_cut_off(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia", "cy")
+            await pia.broadcast("before")
+            await room.agree({"before"}, "ana", "bo", "cy", "pia")
+            await room.stop("cy")
+            await until(lambda: pia.is_cut_off, "it is cut off")
+            with pytest.raises(CutOffError, match="reaches none of cy"):
+                await pia.broadcast("lost", timeout=0.1)
+            await until(lambda: [each.kind for each in pia.problems()] == ["unreachable"], "a problem")
+            await room.start("cy")
+            await pia.broadcast("after")
+            await room.agree({"after"}, "cy")
+            await room.agree({"before", "after"}, "ana", "bo", "pia")
+
+    run(test())
+
+
+def test_everybody_knows_who_is_connected(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+
+            async def all_see(*names: str) -> None:
+                groups = room.groups.values()
+                await until(lambda: all(each.present == {*names} for each in groups), f"{names} are present")
+
+            await all_see("ana", "bo", "cy")
+            await room.start_phone("pia", "ana", "cy")
+            await room.start_phone("tim", "bo")
+            await all_see("ana", "bo", "cy", "pia", "tim")
+            before = {name: group.delivered() for name, group in room.groups.items()}
+            await room.stop("tim")
+            await all_see("ana", "bo", "cy", "pia")
+            await room.start("dana")
+            await all_see("ana", "bo", "cy", "dana", "pia")
+            await room.phone("pia").move("cy")
+            await room.stop("dana")
+            await room.stop("bo")
+            await all_see("ana", "cy", "pia")
+            assert room.groups["cy"].delivered()["cy"] == before["cy"]["cy"]
+
+    run(test())
+
+
+def test_settings_of_phones_are_checked() -> None:
+    def check(message: str, **options: Any) -> None:
+        with pytest.raises(InputError, match=message):
+            Settings.create(group="room", me="pia", **options).validate_changing()
+
+    check("does not listen", super_peers=["ana@:1"], listen=":0")
+    check("no contact", super_peers=["ana@:1"], contact="ana@:1")
+    check("only groups with protocol freescale", founders=["ana@:1", "pia@:2"], web=":0", listen=":2")
+    check("lists its super_peers", contact="ana@:1", behind="ana")

@@ -1,0 +1,240 @@
+"""Members that come back: removed wrongly, or without their store."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_groups import run, until
+from rooms import room
+
+from antecede.protocols.base import LocalError
+
+
+def test_a_member_that_was_removed_wrongly_returns_with_what_it_had_accepted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.groups["ana"].broadcast("before")
+            await group.agree({"before"}, "ana", "bo", "cy")
+            for name in ("ana", "bo"):
+                await group.stop(name)
+            await group.groups["cy"].broadcast("nobody else has this")
+            await group.stop("cy")
+            for name in ("ana", "bo"):
+                await group.start(name)
+            await group.groups["ana"].remove("cy")
+            await group.have_view("ana", "bo")
+            cy = await group.start("cy")
+            await until(lambda: cy.me.startswith("cy~"), "the return")
+            await group.have_view("ana", "bo", "cy")
+            assert cy.state == "open"
+            boards = [board.bodies for board in group.boards.values()]
+            await until(lambda: all("nobody else has this" in each for each in boards), "what it had")
+            await cy.broadcast("I am back")
+            await group.agree_on_last("I am back")
+            assert all(each.bodies.count("nobody else has this") == 1 for each in group.boards.values())
+            kinds = group.kinds("bo", "cy")
+            assert next(each for each in kinds if each not in ("suspected", "trusted")) == "removing"
+            assert "returned" in kinds
+
+    run(test())
+
+
+def test_a_removal_while_a_message_is_in_flight_lets_its_ack_pass(tmp_path: Path) -> None:
+    """The application of the removed member is in the middle of a message, and broadcasts meanwhile."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            dana = await group.start("dana", reads=False)
+            await group.have_view("ana", "bo", "cy", "dana")
+            await group.groups["ana"].broadcast("take your time")
+            message = await anext(dana)
+            await group.groups["ana"].remove("dana")
+            await until(lambda: dana.state == "returning", "that it was removed")
+            late = asyncio.create_task(dana.broadcast("after all"))
+            dana.ack(message)
+            await late
+            assert group.boards["dana"].restored == ["take your time"]
+            await group.have_view("ana", "bo", "cy", "dana")
+            await until(lambda: "after all" in group.boards["bo"].bodies, "its message")
+            problems = [each.kind for each in dana.problems()]
+            assert "returning" not in problems
+
+    run(test())
+
+
+def test_a_handler_that_broadcasts_while_its_member_is_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The return waits for the handler, so the handler must not wait for the return."""
+    monkeypatch.setattr("antecede.live.changing.group._HANDLER_SECONDS", 0.2)
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            dana = await group.start("dana", reads=False)
+            await group.have_view("ana", "bo", "cy", "dana")
+            await group.groups["ana"].broadcast("answer me")
+            message = await anext(dana)
+            await group.groups["ana"].remove("dana")
+            await until(lambda: dana.state == "returning", "that it was removed")
+            with pytest.raises(LocalError, match="nothing was broadcast"):
+                await dana.broadcast("an answer")
+            dana.ack(message)
+            await dana.broadcast("an answer")
+            await until(lambda: "an answer" in group.boards["bo"].bodies, "its message")
+
+    run(test())
+
+
+@pytest.mark.parametrize("name", ["cy", "dana"])
+def test_a_member_whose_store_is_lost_gets_state_and_its_former_incarnation_goes(
+    tmp_path: Path, name: str
+) -> None:
+    """A founder, and one that has joined."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.start("dana")
+            everyone = ("ana", "bo", "cy", "dana")
+            await group.have_view(*everyone)
+            await group.groups[name].broadcast("before the disk broke")
+            await group.agree({"before the disk broke"}, *everyone)
+            before = group.groups[name].me
+            await group.stop(name)
+            shutil.rmtree(tmp_path / name)
+            back = await group.start(name)
+            assert group.boards[name].restored == ["before the disk broke"]
+            assert back.me not in (before, name)
+            await group.have_view(*everyone)
+            await back.broadcast("with a new disk")
+            await group.agree({"before the disk broke", "with a new disk"}, *everyone)
+            await until(lambda: group.kinds("ana", name)[-1:] == ["removed"])
+            # Others may have called the former one before they know of the new one.
+            assert sorted(group.kinds("ana", name)[-3:-1]) == ["removing", "returned"]
+
+    run(test())
+
+
+def test_a_second_process_of_a_name_that_is_there_is_not_admitted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            dana = await group.start("dana")
+            await group.have_view("ana", "bo", "cy", "dana")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.5):
+                    await group.start("dana", store=tmp_path / "copy")
+            assert dana.me in group.groups["ana"].view
+            assert len(group.groups["ana"].view) == 4
+            refused = [each for each in group.groups["ana"].problems() if each.kind == "refused"]
+            assert refused[0].text == "dana is a member already, and is connected"
+
+    run(test())
+
+
+def test_the_first_contact_that_answers_admits(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.stop("ana")
+            options: dict[str, Any] = {"contact": [group.founders[0], "bo@127.0.0.1:9", group.founders[1]]}
+            dana = await group.start("dana", **options)
+            await until(lambda: {"bo", "cy", "dana"} <= set(dana.view.names), "the view")
+
+    run(test())
+
+
+def test_a_group_begins_when_most_founders_are_there(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path) as group:
+            starting = asyncio.create_task(group.start("ana"))
+            await asyncio.sleep(0.5)
+            assert not starting.done()
+            await asyncio.gather(starting, group.start("bo"))
+            await group.groups["bo"].broadcast("two of three")
+            await group.start("cy")
+            await group.agree({"two of three"}, "ana", "bo", "cy")
+            assert group.groups["cy"].me == "cy"
+
+    run(test())
+
+
+def test_a_newcomer_whose_sponsor_dies_before_its_welcome_arrives_is_admitted_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The admission reaches the others, who are connected to the newcomer then: it is not another process of
+    its name."""
+    monkeypatch.setattr("antecede.live.changing.attempts._ATTEMPT_SECONDS", 1.0)
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            ana, bo = group.groups["ana"], group.groups["bo"]
+
+            def snapshot() -> bytes:
+                ana._connections.cut_off(["dana"])  # what ana sends from now on does not arrive
+                return b"[]"
+
+            ana._sponsor.snapshot = snapshot  # type: ignore[attr-defined]
+            starting = asyncio.create_task(group.start("dana", contact=group.founders[:2]))
+            await until(lambda: "dana" in bo.view.names, "the admission")
+            ghost = next(each.label for each in bo.view if each.name == "dana")
+            await group.stop("ana")
+            async with asyncio.timeout(20):
+                dana = await starting
+            assert dana.me != ghost
+            await until(lambda: bo.view.names == ["ana", "bo", "cy", "dana"], "one of them")
+            assert dana.me in bo.view
+            await dana.broadcast("at last")
+            await until(lambda: "at last" in group.boards["cy"].bodies, "its message")
+
+    run(test())
+
+
+def test_what_a_returning_member_broadcasts_comes_after_what_it_brings_back(tmp_path: Path) -> None:
+    """Its removal is not complete while dana is away, so nobody knows yet what is lost."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.start("dana")
+            await group.have_view("ana", "bo", "cy", "dana")
+            for name in ("ana", "bo", "dana"):
+                await group.stop(name)
+            await group.groups["cy"].broadcast("first")
+            await group.stop("cy")
+            for name in ("ana", "bo"):
+                await group.start(name)
+            await group.groups["ana"].remove("cy")
+            cy = await group.start("cy")
+            await until(lambda: cy.me.startswith("cy~"), "the return")
+            later = asyncio.create_task(cy.broadcast("second"))
+            await asyncio.sleep(1.0)
+            await group.start("dana")
+            await later
+            await group.agree_on_last("second")
+            await until(lambda: "first" in group.boards["dana"].bodies, "what was brought back")
+            for name, board in group.boards.items():
+                bodies = [each for each in board.bodies if each in ("first", "second")]
+                assert bodies == ["first", "second"], name
+
+    run(test())
+
+
+def test_a_member_on_an_older_copy_of_its_store_is_refused(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.stop("cy")
+            shutil.copytree(tmp_path / "cy", tmp_path / "yesterday")
+            await group.start("cy")
+            await group.groups["cy"].broadcast("today")
+            await until(lambda: "today" in group.boards["ana"].bodies, "the message")
+            await group.groups["cy"].drain()
+            await group.stop("cy")
+            shutil.rmtree(tmp_path / "cy")
+            (tmp_path / "yesterday").rename(tmp_path / "cy")
+            await group.start("cy")
+            ana = group.groups["ana"]
+            await until(lambda: any(each.kind == "refused" for each in ana.problems()), "the refusal")
+            assert "cy" not in ana.connected
+
+    run(test())
