@@ -21,6 +21,7 @@ class Board:
 
     def __init__(self) -> None:
         self.bodies: list[Any] = []
+        self.ids: list[antecede.MessageId] = []
         self.restored: list[Any] | None = None
         self.changes: list[MemberChange] = []
 
@@ -62,6 +63,7 @@ class Room:
     async def _read(self, group: Group, board: Board) -> None:
         async for message in group:
             board.bodies.append(message.body)
+            board.ids.append(message.id)
 
     async def _watch(self, group: Group, board: Board) -> None:
         async for change in group.changes():

@@ -37,6 +37,7 @@ def test_a_fourth_member_joins_leaves_and_nobody_waits_for_it(tmp_path: Path, st
             boards = group.boards.values()
             await until(lambda: all(len(board.bodies) == 5 for board in boards), "all five everywhere")
             assert all(board.bodies.count({"from": "dana"}) == 1 for board in boards)
+            assert all(board.ids.count(sent) == 1 for board in boards)
             await dana.leave(timeout=PATIENCE)
             del group.groups["dana"]
             await group.have_view("ana", "bo", "cy")

@@ -24,7 +24,7 @@ Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 
 _BYTES, _TEXT, _JSON = range(3)
 MAX_BODY_BYTES = MAX_BYTES // 2
-PHONE_ORIGINS = 1 << 62
+PHONE_ORIGINS = 3 << 61
 """In groups that change, phones are origins from here on (`site_packets.author_id`)."""
 _MAX_DEPTH = 100
 """Deeper JSON might not be decoded where the receiver's stack is deep already."""

@@ -47,6 +47,24 @@ class View(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.members)
 
+    def __str__(self) -> str:
+        """
+        >>> here = ViewMember("ana", "ana", ":7000", connected=True)
+        >>> print(View({"ana": here, "bo": ViewMember("bo", "bo", "", connected=False)}, removing=("bo",)))
+        ana, bo (not connected, being removed)
+        """
+        return ", ".join(map(self._describe, self.members.values()))
+
+    def _describe(self, member: ViewMember) -> str:
+        states = []
+        if member.suspected is not None:
+            states.append("suspected")
+        elif not member.connected:
+            states.append("not connected")
+        if member.label in self.removing:
+            states.append("being removed")
+        return f"{member.label} ({', '.join(states)})" if states else member.label
+
 
 ChangeKind = Literal[
     "joined", "returned", "left", "removing", "removed", "suspected", "trusted", "parked", "unparked"

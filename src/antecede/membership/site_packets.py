@@ -21,7 +21,8 @@ from antecede.protocols.freescale.packets import DownlinkPacket
 Slot = int
 """A phone's id at its super peer; 0 is the super peer itself."""
 
-_AUTHOR = 1 << 62
+_AUTHOR = 3 << 61
+"""Ids from here on are of phones; all members have lower ones (`packets.admitted_stream`)."""
 
 
 def author_id(stream: Stream, slot: Slot) -> int:
