@@ -176,7 +176,7 @@ class MemberGreeter(Greeter):
             if called[1] not in (None, contact.address):
                 raise RemoteError(f"{contact.label} answers for another incarnation")
         if mine not in core.members and core.phase != Phase.MEMBER:
-            raise RemoteError(f"it calls an incarnation of {core.name} of which this store knows nothing")
+            raise StaleGreetingError  # this process is about to be a member, and can tell then
         if contact.address in core.members:
             raise RemoteError(f"it is {core.name} itself, or has a copy of its store")
         link = core.find_link(mine, contact.address)
