@@ -22,6 +22,7 @@ class Board:
     def __init__(self) -> None:
         self.bodies: list[Any] = []
         self.ids: list[antecede.MessageId] = []
+        self.causes: dict[antecede.MessageId, tuple[antecede.MessageId, ...]] = {}
         self.restored: list[Any] | None = None
         self.changes: list[MemberChange] = []
 
@@ -64,6 +65,7 @@ class Room:
         async for message in group:
             board.bodies.append(message.body)
             board.ids.append(message.id)
+            board.causes[message.id] = message.causes
 
     async def _watch(self, group: Group, board: Board) -> None:
         async for change in group.changes():

@@ -51,6 +51,27 @@ def test_a_fourth_member_joins_leaves_and_nobody_waits_for_it(tmp_path: Path, st
     run(test())
 
 
+def test_causes_are_messages_of_the_application(tmp_path: Path) -> None:
+    """Not admissions, though these are in the causal order too."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            first = await group.groups["bo"].broadcast("first")
+            await group.agree({"first"}, "ana", "bo", "cy")
+            dana = await group.start("dana")
+            await group.have_view("ana", "bo", "cy", "dana")
+            second = await group.groups["cy"].broadcast("second")
+            await until(lambda: all(second in board.ids for board in group.boards.values()), "the second")
+            third = await dana.broadcast("third")
+            fourth = await dana.broadcast("fourth")
+            await until(lambda: all(fourth in board.ids for board in group.boards.values()), "the fourth")
+            for board in group.boards.values():
+                causes = [board.causes[each] for each in (second, third, fourth)]
+                assert causes == [(first,), (second,), (third,)]
+
+    run(test())
+
+
 def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:

@@ -28,10 +28,10 @@ def test_phones_join_broadcast_and_leave(tmp_path: Path, stored: bool) -> None:
             tim = await room.start_phone("tim", "cy", **options)
             sent = await pia.broadcast("from pia")
             assert sent.origin == pia.me
-            await tim.broadcast("from tim")
-            await room.groups["ana"].broadcast("from ana")
+            ids = {sent, await tim.broadcast("from tim"), await room.groups["ana"].broadcast("from ana")}
             everyone = ("ana", "bo", "cy", "pia", "tim")
             await room.agree({"before", "from pia", "from tim", "from ana"}, *everyone)
+            assert all(ids <= set(board.ids) for board in room.boards.values())
             assert room.phones_of("bo") == {"pia": True}
             assert room.groups["bo"].view.names == ["ana", "bo", "cy"]
             await pia.leave(timeout=PATIENCE)

@@ -46,8 +46,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PhoneEnvelope(Envelope, frozen=True, array_like=True, gc=False):
-    """The same with the name of the phone that has broadcast it: in a group that changes, nobody but its
-    super peer knows it otherwise."""
+    """The same with the name of the phone that has broadcast it, or the label of the member, in a group that
+    changes and has phones: nobody but its super peer knows a phone otherwise, and phones know no members."""
 
     author: str = ""
 
@@ -57,7 +57,7 @@ _decoder = msgspec.msgpack.Decoder(PhoneEnvelope)
 
 
 def wrap(body: Body, after_own: bool, causes: dict[int, int] | None, author: str = "") -> bytes:
-    """The payload of a message with this body; `author` is the phone that broadcasts it."""
+    """The payload of a message with this body; `author` is who broadcasts it, in a group with phones."""
     kind, data = (_BYTES, body) if type(body) is bytes else encode_body(body)
     if len(data) > MAX_BODY_BYTES:
         # No link would carry it, nor anything after it.
@@ -179,10 +179,11 @@ def origin_in(delivery: Delivery, names: Any) -> str:
     'tom~0000001f'
     """
     origin = delivery.message.origin
-    if origin < PHONE_ORIGINS:
-        label: str = names[origin]
-        return label
-    return f"{unwrap(delivery.payload).author}~{origin & 0xFFFF_FFFF:08x}"
+    if origin >= PHONE_ORIGINS:
+        return f"{unwrap(delivery.payload).author}~{origin & 0xFFFF_FFFF:08x}"
+    label: str = names[origin]
+    # A phone knows no labels of members, and of a stream that is forgotten nobody does.
+    return unwrap(delivery.payload).author or label if label.startswith("~") else label
 
 
 def named_causes(delivery: Delivery, size: int) -> dict[int, int]:

@@ -66,7 +66,11 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
         """Its immediate dependencies: what its sender had delivered or broadcast last, with nothing
         between."""
         causes = immediate_causes(self._delivery, len(self._names))
-        return tuple(MessageId(self._names[peer], seq) for peer, seq in sorted(causes.items()))
+        origin = self._delivery.message.origin
+        return tuple(
+            MessageId(self.origin if peer == origin else self._names[peer], seq)
+            for peer, seq in sorted(causes.items())
+        )
 
     def __repr__(self) -> str:
         again = ", redelivered" if self.redelivered else ""

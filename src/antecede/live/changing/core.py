@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from antecede.causality import MessageId
+from antecede.live.changing.causes import Causes, causes_of, follow, split_own
 from antecede.live.changing.events import (
     Aged,
     AttemptBegun,
@@ -80,6 +81,8 @@ class ChangingCore(ForgettingCore):
     """The process of the member `name`. `kind` is the protocol's class for groups that change."""
 
     is_phone_core = False
+    has_phones = False
+    """Whether messages may be of phones. Then applications are told no causes: phones have bits instead."""
 
     def __init__(
         self,
@@ -159,7 +162,14 @@ class ChangingCore(ForgettingCore):
         return self.last_broadcast
 
     def wrap(self, body: Body) -> bytes:
-        return wrap(body, self.own_is_cause, None)
+        order = self.member.order
+        follows, named = split_own(self.causes, self.me, order.delivered[self.me] + 1, order.delivered)
+        if order.carries_immediate_dependencies and named == order.causes:
+            return wrap(body, follows, None)  # the packet names them
+        return wrap(body, follows, named)
+
+    def _own_causes(self, before: Causes, seq: int) -> Causes:
+        return {} if self.has_phones else split_own(before, self.me, seq, self.member.order.delivered)[1]
 
     @property
     def has_ready(self) -> bool:
@@ -217,16 +227,18 @@ class ChangingCore(ForgettingCore):
         self._log(event)
         for payload in event.payloads:
             effects = member.broadcast(payload, event.time)
-            if self.is_traced and effects.message is not None:
+            before, self.causes = self.causes, {}
+            self.last_broadcast = origin, seq = cast("MessageId", effects.message)
+            if self.is_traced:
                 packet = next((send.packet for send in effects.sends), None)
                 control = 0 if packet is None else len(self.kind.encode(packet)) - len(payload)
-                self._add_row(SEND, effects.message, event.time, control, len(payload))
+                self._add_row(SEND, self.last_broadcast, event.time, control, len(payload), causes=before)
             self._carry_out(member.me, effects)
             self.broadcasts += 1
-            self.own_is_cause = True
-            self.last_broadcast = cast("MessageId", effects.message)
+            self.causes[origin] = seq
             if event.own:
-                self.application.add_own(Delivery(self.last_broadcast, payload, None))
+                named = self._own_causes(before, seq)
+                self.application.add_own(Delivery(self.last_broadcast, payload, named))
                 self._numbers[self.application.delivered] = self._next_number
         self._after(member)
 
@@ -356,12 +368,19 @@ class ChangingCore(ForgettingCore):
     def _deliver(self, delivery: Delivery, number: int, now: int) -> None:
         if self.is_traced:
             self._add_row(DELIVER, delivery.message, now)
+        named: Causes = {}
+        if not self.has_phones:
+            order, is_copy = self.member.order, delivery.message in self.member.originals
+            named = causes_of(delivery, is_copy, order.carries_immediate_dependencies)
+            follow(self.causes, delivery.message, named)
+            if len(self.causes) > 2 * len(order.delivered):  # one that broadcasts nothing forgets nothing
+                self.causes = {peer: seq for peer, seq in self.causes.items() if peer in order.delivered}
+        if named is not delivery.causes:
+            delivery = Delivery(delivery.message, delivery.payload, named)
         queue = self.application
         queue.delivered += 1
         queue.unacked.append(delivery)
         self._numbers[queue.delivered] = number
-        if delivery.causes and delivery.causes.get(self.me) == self.member.order.delivered.get(self.me):
-            self.own_is_cause = False
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
         self.application.ack()
@@ -440,9 +459,13 @@ class ChangingCore(ForgettingCore):
         payload: int = 0,
         link: int = -1,
         member: int = -1,
+        causes: Causes | None = None,
     ) -> None:
         origin, process = self._code(self.labels[message.origin]), self._code(self.identity.label)
-        row = TraceRow(kind, origin, message.seq, now, control, payload, link, None, member, process)
+        named = None
+        if causes is not None and not self.has_phones:
+            named = [(self._code(self.labels[peer]), seq) for peer, seq in sorted(causes.items())]
+        row = TraceRow(kind, origin, message.seq, now, control, payload, link, named, member, process)
         self.trace.add(row)
 
     def _code(self, label: str) -> int:

@@ -10,6 +10,7 @@ import abc
 from typing import Any
 
 from antecede.live.application import ApplicationQueue
+from antecede.live.changing.causes import Causes
 from antecede.live.changing.contact import Contact, decode_contact, encode_contact
 from antecede.live.changing.events import (
     AttemptBegun,
@@ -72,8 +73,8 @@ class MembershipCore(LinkTable, abc.ABC):
         self._numbers: dict[int, int] = {}
         """For what is delivered and not given to the application, by position: the number of the `Ready` that
         makes it durable."""
-        self.own_is_cause = False
-        """Whether the next message depends immediately on the last one that was broadcast here."""
+        self.causes: Causes = {}
+        """The application's messages that its next one depends on immediately."""
 
     @abc.abstractmethod
     def step(self, event: Any) -> None: ...
@@ -256,7 +257,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self.address = member.me
         self.application.begin(member.stream)
         self._numbers.clear()
-        self.own_is_cause = False
+        self.causes = {}
         for other in self.members.values():
             if other is not member and other.phase in (Phase.JOINING, Phase.OUTSIDE):
                 self._abandon(other, now)

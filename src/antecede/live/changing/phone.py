@@ -66,7 +66,7 @@ class PhoneQueue(MemberQueue):
 class PhoneCore(ChangingCore):
     """The process of the phone `name`."""
 
-    is_phone_core = True
+    is_phone_core = has_phones = True
 
     def __init__(
         self, kind: type[ChangingFreescale], name: str, durable: bool = True, own: bool = True
@@ -214,7 +214,7 @@ class PhoneCore(ChangingCore):
 
     def wrap(self, body: Body) -> bytes:
         place = self.phone.coming or self.phone.here
-        follows = self.own_is_cause and place is not None and self.last_broadcast.origin == place.peer.me
+        follows = bool(self.causes) and place is not None and self.last_broadcast.origin == place.peer.me
         return wrap(body, follows, None, self.name)
 
     def check_packet(self, link: int, packet: Packet) -> None:

@@ -41,7 +41,7 @@ class ChangingCoreState(msgspec.Struct):
     lineage: list[Incarnation]
     partner_lineages: dict[int, list[Incarnation]]
     broadcasts: int
-    own_is_cause: bool
+    causes: dict[int, int]
     polls: int
     delivered: int
     unacked: list[Delivery]
@@ -74,7 +74,7 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         lineage=core.lineage,
         partner_lineages=core.partner_lineages,
         broadcasts=core.broadcasts,
-        own_is_cause=core.own_is_cause,
+        causes=core.causes,
         polls=core.polls,
         delivered=queue.delivered,
         unacked=list(queue.unacked),
@@ -175,7 +175,7 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
     core.sent, core.received, core.received_chain = state.sent, state.received, state.received_chain
     core.arrivals = set(core.received)
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
-    core.broadcasts, core.own_is_cause, core.time = state.broadcasts, state.own_is_cause, state.time
+    core.broadcasts, core.causes, core.time = state.broadcasts, state.causes, state.time
     core.since = state.since
     core.resume_polls(state.polls)
     for link, box in core.outboxes.items():

@@ -10,7 +10,7 @@ from typing import cast
 
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Declined, Expelled, Sponsored, StabilityTold
-from antecede.live.envelope import unwrap
+from antecede.live.envelope import Body, unwrap, wrap
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.site_packets import (
     MoveRequest,
@@ -43,12 +43,18 @@ MAX_AWAY_BYTES = 1 << 22
 class SuperPeerCore(ChangingCore):
     """The process of a member of a group with phones."""
 
+    has_phones = True
+
     def __init__(
         self, kind: type[ChangingFreescale], name: str, durable: bool = True, own: bool = True
     ) -> None:
         super().__init__(kind, name, durable, own)
         self._handlers |= {Expelled: self._on_expelled, StabilityTold: self._on_stability_told}
         self._told_at = 0
+
+    def wrap(self, body: Body) -> bytes:
+        # Phones do not know the members: they learn from the message who has broadcast it.
+        return wrap(body, bool(self.causes), None, self.identity.label)
 
     @property
     def hub(self) -> ChangingFreescale:
