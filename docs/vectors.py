@@ -39,7 +39,7 @@ MESSAGE = DependencyPacket(b"hi", 2, 7, {0: 3, 1: 12})
 
 FRAMES: dict[str, frames.Frame] = {
     "greeting": frames.Greeting(
-        frames.VERSION,
+        5,
         "room",
         "mbcp",
         ["ana", "bo"],
@@ -52,7 +52,7 @@ FRAMES: dict[str, frames.Frame] = {
         bytes(16),
     ),
     "greeting with a token": frames.Greeting(
-        frames.VERSION,
+        5,
         "room",
         "freescale",
         ["sue", "phone behind sue", "ext"],
@@ -65,6 +65,7 @@ FRAMES: dict[str, frames.Frame] = {
         CHAIN,
         True,
         "a.b",
+        [5],
     ),
     "refusal": frames.Refusal("it is of group 'b', ana of 'a'"),
     "packets": frames.Packets(1, [b"\x01", b"\x02\x03"], bytes(16)),

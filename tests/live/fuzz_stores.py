@@ -28,14 +28,14 @@ from antecede.live.store.inspection import StoreInspection
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import (
     MAGIC,
-    VERSION,
     Link,
     decode_checkpoint,
     encode_record,
     read_record,
 )
+from antecede.live.versions import FIXED_STORE
 
-_PREFIX = MAGIC % VERSION
+_PREFIX = MAGIC % FIXED_STORE
 
 
 def stores(folder: Path) -> list[tuple[Roster, str, dict[str, object], MemoryDisk]]:

@@ -18,7 +18,6 @@ from antecede.live.events import Incarnation
 from antecede.live.group import Group
 from antecede.live.transport.frames import (
     MAX_BYTES,
-    VERSION,
     Greeting,
     Packets,
     Refusal,
@@ -32,7 +31,7 @@ from antecede.live.transport.frames import (
 def greeting(**changes: Any) -> Greeting:
     """What Bo says to Ana when he calls her."""
     said: dict[str, Any] = {
-        "version": VERSION,
+        "version": 5,
         "group": "room",
         "protocol": "mbcp",
         "members": ["ana", "bo"],
@@ -122,7 +121,11 @@ def test_a_member_without_its_former_store_is_refused() -> None:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (greeting(version=99), "it speaks version 99 of the wire format, ana speaks 5"),
+        (greeting(version=99), "bo speaks version 99 of the wire format, ana speaks 5: upgrade ana"),
+        (
+            greeting(version=3, versions=[3, 4]),
+            "bo speaks version 3 to 4 of the wire format, ana speaks 5: upgrade bo",
+        ),
         (greeting(me="eve"), "eve is not a partner of this member"),
         (greeting(me="ana"), "ana is not a partner of this member"),
         (greeting(received=7), "ana has an older store than before"),
@@ -166,7 +169,7 @@ def test_another_version_in_the_answer_is_refused() -> None:
             ear = Ear(bo)
             await until(lambda: ear.texts("refused") and len(heard) > 1)
             assert isinstance(heard[0], Greeting)
-            assert heard[1] == Refusal("it speaks version 99 of the wire format, bo speaks 5")
+            assert heard[1] == Refusal("ana speaks version 99 of the wire format, bo speaks 5: upgrade bo")
         server.close()
 
     run(test())

@@ -19,7 +19,7 @@ from antecede.live.events import Incarnation, Opened
 from antecede.live.seals import Seals, Statement
 from antecede.live.security.keys import make_keys, new_secret, renew, revoke
 from antecede.live.stability import Row
-from antecede.live.transport.frames import VERSION, Evidence, Greeting, Nack, Packets, Progress
+from antecede.live.transport.frames import Evidence, Greeting, Nack, Packets, Progress
 from antecede.live.transport.links import Links
 from antecede.live.transport.outbox import CHAIN_START, chain
 from antecede.protocols.base import RemoteError
@@ -104,7 +104,7 @@ def test_what_a_power_failure_may_undo_is_no_evidence(tmp_path: Path) -> None:
     links = Links(ana.core, Counter())
     for peer, name in ((1, "m1"), (2, "m2")):
         life = [Incarnation(name, 0)]
-        greeting = Greeting(VERSION, "test", "mbcp", [], name, "m0", life, [], 1, 0, CHAIN_START, True)
+        greeting = Greeting(5, "test", "mbcp", [], name, "m0", life, [], 1, 0, CHAIN_START, True)
         links.by_peer[peer].open(greeting, 0.0)
     counts = {0: (1, b"a lie ..")}
     lie = Row(2, counts, Seals(Macs(2), 3).sign_progress(2, counts))

@@ -14,6 +14,7 @@ from memory_disk import MemoryDisk
 from stores import WHO, files, left, made, opened
 
 from antecede.errors import InputError
+from antecede.live import versions
 from antecede.live.events import Broadcast, Cursor, PacketReceived, TimerFired
 from antecede.live.store import journal as journal_module
 from antecede.live.store import records
@@ -33,13 +34,15 @@ def test_the_store_of_another_is_refused_and_stays_as_it_is(
     assert files(path) == before
 
 
-@pytest.mark.parametrize(("later", "which"), [(1, "a newer"), (-1, "an older")])
+@pytest.mark.parametrize(
+    ("version", "which"), [(max(versions.STORE) + 1, "a newer"), (min(versions.STORE) - 1, "an older")]
+)
 def test_a_store_of_another_version_is_refused_and_stays_as_it_is(
-    tmp_path: Path, later: int, which: str
+    tmp_path: Path, version: int, which: str
 ) -> None:
     path = made(tmp_path / "store")
     file = path / "checkpoint-1"
-    mine, other = (records.MAGIC % version for version in (records.VERSION, records.VERSION + later))
+    mine, other = (records.MAGIC % each for each in (versions.FIXED_STORE, version))
     file.write_bytes(file.read_bytes().replace(mine, other))
     before = files(path)
     with pytest.raises(InputError, match=f"use {which} Antecede"):

@@ -22,6 +22,7 @@ from antecede.live.recovery import restore
 from antecede.live.store import records
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import Checkpoint, Commit, Link, StoredPacket
+from antecede.live.versions import FIXED_STORE
 
 
 def closed_store() -> tuple[MemoryDisk, tuple[Cursor, list[LogRecord], bytes]]:
@@ -211,7 +212,7 @@ def test_no_checkpoint_with_a_right_checksum_raises_anything_but_a_refusal(body:
     disk = MemoryDisk()
     opened(disk).close()
     try:
-        data, _ = records.encode_record(Link(), b"", body, records.MAGIC % records.VERSION)
+        data, _ = records.encode_record(Link(), b"", body, records.MAGIC % FIXED_STORE)
     except OverflowError:
         return
     disk.write("checkpoint-1", data)

@@ -61,6 +61,7 @@ from antecede.live.stability import Stability, UnstableMessage, message_bytes
 from antecede.live.trace_rows import DELIVER, RECEIVE, SEND, TraceBuffer, TraceRow
 from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import CHAIN_START, Outbox
+from antecede.live.versions import FIXED_WIRE
 from antecede.protocols.base import (
     Delivery,
     Effects,
@@ -166,6 +167,8 @@ class Core:
         self.durable_chain: Mapping[int, bytes] = (
             dict(self.received_chain) if durable else self.received_chain
         )
+        self.wire_versions = sorted(FIXED_WIRE)
+        """Those that this member speaks."""
         self.lineage: list[Incarnation] = []
         """The lives of this member, the present one last."""
         self.partner_lineages: dict[int, list[Incarnation]] = {}

@@ -94,6 +94,8 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
 
     id: str
     time: int
+    speaks: int = 1
+    """In a group that changes: the greatest version of the wire format that this life speaks."""
 
 
 class PartnerMet(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
@@ -103,6 +105,8 @@ class PartnerMet(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     lineage: list[Incarnation]
     """Its lives, this one last."""
     time: int
+    version: int = 1
+    """In a group that changes: the greatest version of the wire format that both speak."""
 
 
 class CertificateLearned(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):

@@ -65,6 +65,8 @@ class Group(abc.ABC):
     _connections: Any
     _driver: Driver
     _deliveries: Deliveries
+    _speaks = 1
+    """In a group that changes: the greatest version of the wire format that this process speaks."""
 
     def __init__(
         self, settings: Settings, core: Any, names: Sequence[str] | Mapping[int, str], clock: Clock | None
@@ -175,7 +177,7 @@ class Group(abc.ABC):
             )
             try:
                 # Durable before anybody hears of it: see `lineage.py`.
-                self._core.step(Opened(secrets.token_hex(8), self._clock.now()))
+                self._core.step(Opened(secrets.token_hex(8), self._clock.now(), self._speaks))
                 await self._driver.durable()
                 await self._open()
             except BaseException:

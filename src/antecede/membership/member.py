@@ -35,6 +35,7 @@ from antecede.membership.packets import (
     Removal,
     RemovedNotice,
     Stream,
+    VersionRequired,
     Welcome,
     decode_content,
     is_sent_directly,
@@ -209,8 +210,11 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def _receive_as_member(self, link: int, packet: Packet, now: int) -> None:
         if isinstance(packet, JoinRequest):
-            if self.is_member and packet.address == link:
+            if self.is_member and packet.address == link and self.speaks_with(link) >= self.requires:
                 self.requests.append(link)
+            return
+        if isinstance(packet, VersionRequired):
+            self._on_version_required(link, packet)
             return
         if isinstance(packet, RemovedNotice):
             self._on_removed_notice(link, packet)
@@ -306,6 +310,8 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._find_stable()
         if self.backlog.entries or self.backlog.admissions:
             self._rebroadcast_lost(now)
+        if self.may_agree:
+            self._agree()
 
     def report(self, now: int) -> Effects:
         """Tell others what is delivered here, and ask for what is still lacking since the last time."""

@@ -266,6 +266,17 @@ class Farewell(ControlPacket, frozen=True, array_like=True, tag=48):
     member: Stream
 
 
+class VersionRequired(ControlPacket, frozen=True, array_like=True, tag=49):
+    """Its sender admits nobody who does not speak this version of the wire format (`upgrading.py`)."""
+
+    metric_name: ClassVar[str] = "version"
+    since: ClassVar[int] = 2
+
+    version: int
+    broadcasts: int
+    """How many messages its sender had broadcast before, some of which may have admitted others."""
+
+
 class RemovedNotice(ControlPacket, frozen=True, array_like=True, tag=47):
     """A stream of the receiver was removed; it ends here."""
 
@@ -285,4 +296,5 @@ MembershipPacket = (
     | NobodyHere
     | Farewell
     | RemovedNotice
+    | VersionRequired
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from antecede.causality import MessageId
 from antecede.membership.packets import FetchRequest, Removal, Stream
 from antecede.membership.removal import FetchRequests
-from antecede.membership.reporting import ReportingMember
 from antecede.membership.state import Phase, ViewChange
+from antecede.membership.upgrading import UpgradingMember
 from antecede.membership.view_flooding import LinkRequest
 from antecede.protocols.base import Packet
 
 
-class RemovingMember(ReportingMember, kw_only=True):
+class RemovingMember(UpgradingMember, kw_only=True):
     """Closes the streams of removed members where everyone does."""
 
     def _remove(self, stream: Stream, now: int) -> None:

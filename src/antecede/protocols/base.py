@@ -46,6 +46,8 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     metric_name: ClassVar[str] = ""
     """The prefix of metrics on packets of this type, as in `down_packets`. It must not change when the
     class is renamed, because stored results use it. Empty: the class name in lower case."""
+    since: ClassVar[int] = 0
+    """The version of a live group's wire format that has brought it (`live/versions.py`)."""
 
     @classmethod
     def metric_prefix(cls) -> str:

@@ -141,8 +141,8 @@ class Process:
         if host.is_founder and not core.members:
             core.step(Founded([Contact(each.name, b"", each.place) for each in world.founders], self.now()))
         try:
-            ready = core.ready()
-            self.journal.write(ready.records)
+            ready = core.ready(self.journal.checkpoint_is_due)
+            self.journal.write(ready.records, ready.checkpoint)
         except OSError as error:
             return host.die(f"cannot start: {error}")
         send_and_advance(cast("Any", core), ready)

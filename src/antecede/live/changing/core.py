@@ -284,15 +284,25 @@ class ChangingCore(ForgettingCore):
 
     def check_packet(self, link: int, packet: Packet) -> None:
         """Raise a `RemoteError` if who is at the other end may not send that."""
+        if packet.since > self.speaks:
+            raise RemoteError(
+                f"it sends a {type(packet).__name__} of version {packet.since} of the wire format, "
+                f"and {self.name} speaks {self.speaks}"
+            )
 
     def _on_opened(self, event: Opened) -> None:
         self._log(event)
         self.lineage = extend_lineage(self.lineage, event.id, self.broadcasts)
+        self.speaks = event.speaks
+        for member in self.members.values():
+            member.speaks = event.speaks
 
     def _on_partner_met(self, event: PartnerMet) -> None:
         self._log(event)
         self.partner_lineages[event.link] = event.lineage
         self.void.discard(event.link)  # somebody is there after all
+        mine, theirs = self.links[event.link]
+        self._carry_out(mine, self.members[mine].meet(theirs, event.version))
 
     # Delivering
 

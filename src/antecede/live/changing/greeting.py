@@ -15,22 +15,21 @@ from antecede.live.changing.contact import Contact, validated
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Gone
 from antecede.live.changing.presence import PresenceUpdate
-from antecede.live.events import Incarnation
+from antecede.live.events import Incarnation, PartnerMet
 from antecede.live.lineage import forked_at
 from antecede.live.transport.frames import Ack, Heartbeat, Nack, Packets, Pause, Refusal
 from antecede.live.transport.greeter import Greeter, StaleGreetingError, fork_text
 from antecede.live.transport.outbox import CHAIN_START, ForkError
+from antecede.live.versions import describe_unshared, greatest_shared
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
-
-VERSIONS = [1]
-"""Of the wire format of groups that change."""
 
 
 class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Who speaks, to which address, and how far their link is."""
 
     versions: list[int]
+    """Of the wire format: all that its sender speaks."""
     group: str
     protocol: str
     contact: Contact
@@ -49,6 +48,10 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     @property
     def me(self) -> str:
         return self.contact.name
+
+    @property
+    def spoken(self) -> list[int]:
+        return self.versions
 
 
 class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag=40):
@@ -115,12 +118,20 @@ class MemberGreeter(Greeter):
         self.inquirers: set[str] = set()
         """Founders with an empty store that have asked while this one's was empty too."""
 
+    def shared_version(self, greeting: MemberGreeting) -> int:
+        """The version that is used with the sender of a greeting."""
+        mine, theirs = self._changing.wire_versions, greeting.versions
+        shared = greatest_shared(mine, theirs)
+        if shared is None:
+            raise RemoteError(describe_unshared(self._changing.name, mine, greeting.me, theirs))
+        return shared
+
     def call(self, mine: int, link: int | None, at: str, token: str = "") -> MemberGreeting:
         """To the other end of a link, or to whoever answers. `at` is where this process listens."""
         core = self._changing
         self._attempts += 1
         return MemberGreeting(
-            VERSIONS,
+            core.wire_versions,
             self._group,
             core.kind.name,
             msgspec.structs.replace(core.identities[mine], at=at),
@@ -158,8 +169,7 @@ class MemberGreeter(Greeter):
         """The link that a greeting is for. `called` is the address of this process that has called, and the
         other one if it is known; None if the other has called."""
         core, contact = self._changing, greeting.contact
-        if not set(greeting.versions) & set(VERSIONS):
-            raise RemoteError(f"it speaks versions {greeting.versions} of the wire format, not {VERSIONS}")
+        version = self.shared_version(greeting)
         if greeting.group != self._group:
             raise RemoteError(f"it is of group '{greeting.group}', {core.name} of '{self._group}'")
         if greeting.protocol != core.kind.name:
@@ -180,9 +190,33 @@ class MemberGreeter(Greeter):
         if contact.address in core.members:
             raise RemoteError(f"it is {core.name} itself, or has a copy of its store")
         link = core.find_link(mine, contact.address)
+        self._check_version(greeting, version, link, is_new=called is None and not greeting.you)
         if link is None or core.is_blank(link):
             self._check_unknown(mine, greeting, called)
         return core.open_link(mine, contact, now)
+
+    def _check_version(self, greeting: MemberGreeting, version: int, link: int | None, is_new: bool) -> None:
+        """Whoever was sent something of a later version, or would be once it is admitted, must speak it."""
+        core, name = self._changing, greeting.me
+        if link is not None and version < core.version_with(link):
+            raise RemoteError(
+                f"{name} has spoken version {core.version_with(link)} of the wire format before, "
+                f"and now speaks {max(greeting.versions)}: upgrade {name} again"
+            )
+        if is_new and not greeting.contact.is_phone and version < core.member.requires:
+            raise RemoteError(
+                f"the group uses version {core.member.requires} of the wire format, "
+                f"and {name} speaks {max(greeting.versions)}: upgrade {name}"
+            )
+
+    def accept(self, peer: int, greeting: Any, now: int) -> None:
+        core, version = self._changing, self.shared_version(greeting)
+        if core.partner_lineages.get(peer) == greeting.lineage and version > core.version_with(peer):
+            core.step(PartnerMet(peer, greeting.lineage, now, version))  # this process was upgraded since
+        super().accept(peer, greeting, now)
+
+    def _met(self, peer: int, greeting: Any, now: int) -> PartnerMet:
+        return PartnerMet(peer, greeting.lineage, now, self.shared_version(greeting))
 
     def forget(self, link: int) -> None:
         """A link is no more."""

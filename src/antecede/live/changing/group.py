@@ -50,6 +50,7 @@ from antecede.live.operations.trace import NodeTrace
 from antecede.live.settings import Member, Settings
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
+from antecede.live.versions import CHANGING_WIRE
 from antecede.live.view import View, ViewMember
 from antecede.membership.catalog import ChangingMbcp
 from antecede.membership.freescale import ChangingFreescale
@@ -72,6 +73,7 @@ class DynamicGroup(Group):
 
     _core: ChangingCore
     _connections: MemberConnections
+    _speaks = max(CHANGING_WIRE)
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from antecede.live.changing.events import (
 )
 from antecede.live.changing.labels import Labels
 from antecede.live.changing.links import LinkTable
+from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import NobodyHere, Stream
 from antecede.membership.state import Phase
@@ -60,6 +61,8 @@ class MembershipCore(LinkTable, abc.ABC):
     def __init__(self, kind: type[ChangingMember], name: str) -> None:
         super().__init__()
         self.kind, self.name = kind, name
+        self.speaks = 1
+        """The greatest version of the wire format that this process speaks."""
         self.members: dict[int, ChangingMember] = {}
         """By address, all that this process has been or has asked to be."""
         self.address = -1
@@ -177,6 +180,22 @@ class MembershipCore(LinkTable, abc.ABC):
             for to in send.to:
                 self.enqueue(self._link_to(mine, to), data)
 
+    def drop_link(self, link: int) -> None:
+        mine, theirs = self.links[link]
+        super().drop_link(link)
+        if mine in self.members:
+            self.members[mine].part_with(theirs)
+
+    @property
+    def wire_versions(self) -> list[int]:
+        """Those that this process speaks."""
+        return [version for version in CHANGING_WIRE if version <= self.speaks]
+
+    def version_with(self, link: int) -> int:
+        """The version of what may be sent on a link, as its two ends have greeted."""
+        mine, theirs = self.links[link]
+        return self.members[mine].speaks_with(theirs)
+
     def _link_to(self, mine: int, theirs: int) -> int:
         """The link between two addresses, which may be new."""
         link = self.find_link(mine, theirs)
@@ -201,6 +220,7 @@ class MembershipCore(LinkTable, abc.ABC):
         me = [each.name for each in founders].index(self.name)
         member = self.kind.founder(me, [each.address for each in founders], 0)
         member.contacts = {stream: encode_contact(each) for stream, each in enumerate(founders)}
+        member.speaks = self.speaks
         self.members[member.me] = member
         self.address, self.identities[member.me] = member.me, founders[me]
         self.application.begin(me)
@@ -212,6 +232,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self._log(event)
         before, contact = self.members.get(self.address), event.contact
         fresh = self.create_outsider(contact.address)
+        fresh.speaks = self.speaks
         if before is not None and before.phase == Phase.REMOVED:
             fresh.bring_back(before.make_backlog())
         elif before is not None:

@@ -218,5 +218,6 @@ class PhoneCore(ChangingCore):
         return wrap(body, follows, None, self.name)
 
     def check_packet(self, link: int, packet: Packet) -> None:
+        super().check_packet(link, packet)
         if not isinstance(packet, _TO_PHONES):
             raise RemoteError(f"it sends a {type(packet).__name__} to a phone")

@@ -41,7 +41,6 @@ class ChangingCoreState(msgspec.Struct):
     lineage: list[Incarnation]
     partner_lineages: dict[int, list[Incarnation]]
     broadcasts: int
-    causes: dict[int, int]
     polls: int
     delivered: int
     unacked: list[Delivery]
@@ -53,6 +52,8 @@ class ChangingCoreState(msgspec.Struct):
     old_originals: set[MessageId]
     since: dict[int, int] = {}
     trace_names: list[str] = []
+    speaks: int = 1
+    causes: dict[int, int] = {}
 
 
 def take_checkpoint(core: ChangingCore) -> Checkpoint:
@@ -83,6 +84,7 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         time=core.time,
         since=core.since,
         trace_names=core.trace_names,
+        speaks=core.speaks,
         aged_at=core.aged_at,
         old_tombstones=core.old_tombstones,
         old_originals=core.old_originals,
@@ -176,7 +178,7 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
     core.arrivals = set(core.received)
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
     core.broadcasts, core.causes, core.time = state.broadcasts, state.causes, state.time
-    core.since = state.since
+    core.since, core.speaks = state.since, state.speaks
     core.resume_polls(state.polls)
     for link, box in core.outboxes.items():
         box.resume(*state.acked_packets[link])

@@ -94,6 +94,7 @@ class SuperPeerCore(ChangingCore):
     # Receiving
 
     def check_packet(self, link: int, packet: Packet) -> None:
+        super().check_packet(link, packet)
         if not self.is_phone(link):
             if isinstance(packet, _OF_SITES):
                 raise RemoteError(f"it sends a {type(packet).__name__}, and is no phone")

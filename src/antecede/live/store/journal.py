@@ -36,16 +36,17 @@ from antecede.live.store.reader import (
     read_store,
 )
 from antecede.live.store.records import (
-    MAGIC,
+    MEMBERS_CHANGE,
     NO_DIGEST,
-    VERSION,
     Checkpoint,
     Commit,
     Link,
     StoredCheckpoint,
     StoredPacket,
+    encode_checkpoint,
     encode_record,
 )
+from antecede.live.versions import CHANGING_STORE, FIXED_STORE
 
 _MIN_LOG = 1 << 22
 """A checkpoint is worth its cost after this much log, and twice the size of the last checkpoint."""
@@ -66,6 +67,9 @@ class Journal:
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.path, self._disk, self._sync = disk.path, disk, sync
+        self._version = CHANGING_STORE if identity.get("members") == MEMBERS_CHANGE else FIXED_STORE
+        self._is_migrated = True
+        """Whether the checkpoint is of the present version: otherwise another one is written first."""
         self._writing = threading.Lock()
         self._loaded: StoreContents | None = None
         disk.lock()
@@ -89,7 +93,7 @@ class Journal:
         if any(logs) or (left and left.durable.number):
             read_store(self._disk, names, None)  # which says that the checkpoint is missing
         body = StoredCheckpoint(identity, random_bytes(8).hex(), random_bytes(16), 0, 0, Checkpoint(b"", []))
-        data, _ = encode_record(Link(0, NO_DIGEST), b"", body, MAGIC % VERSION)
+        data, _ = encode_checkpoint(Link(0, NO_DIGEST), self._version, body)
         self._disk.write(CURSOR, CursorFile.new())
         self._disk.sync(CURSOR)
         self._disk.sync_folder()  # or a power failure could leave a checkpoint without a cursor
@@ -120,6 +124,7 @@ class Journal:
             raise InputError(damage_message(self._disk, contents, contents.damage))
         if left is None:
             raise InputError(_bad_cursor(self._disk))
+        self._is_migrated = contents.version == self._version
         self.store: str = stored.store
         self._identity, self._key = stored.identity, stored.key
         self._generation, self._link = contents.generation, contents.link
@@ -169,6 +174,8 @@ class Journal:
             cursor = self._cursor
             if checkpoint is not None:
                 self._write_checkpoint(checkpoint, cursor)
+            elif records and not self._is_migrated:
+                raise OSError("a store of an earlier version begins with a checkpoint of this one")
             elif records:
                 self._append(Commit(list(records), *cursor))
 
@@ -189,8 +196,9 @@ class Journal:
 
     def _write_checkpoint(self, checkpoint: Checkpoint, cursor: tuple[int, int]) -> None:
         body = StoredCheckpoint(self._identity, self.store, self._key, *cursor, checkpoint)
-        data, link = encode_record(self._link, b"", body, MAGIC % VERSION)
+        data, link = encode_checkpoint(self._link, self._version, body)
         self._write_generation(self._generation + 1, data)
+        self._is_migrated = True
         old = (f"checkpoint-{self._generation}", self._log)
         self._generation += 1
         self._link, self._checkpoint_bytes, self._log_bytes = link, len(data), 0
@@ -204,7 +212,7 @@ class Journal:
 
     @property
     def checkpoint_is_due(self) -> bool:
-        return self._log_bytes > max(_MIN_LOG, 2 * self._checkpoint_bytes)
+        return not self._is_migrated or self._log_bytes > max(_MIN_LOG, 2 * self._checkpoint_bytes)
 
     # Reading
 

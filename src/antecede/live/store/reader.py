@@ -17,16 +17,17 @@ from antecede.live.store.disk import LOCK, Disk
 from antecede.live.store.records import (
     MAGIC,
     UNDECODABLE,
-    VERSION,
     Commit,
     Link,
     RecordView,
     StoredCheckpoint,
+    checkpoint_key,
     decode_checkpoint,
     decode_commit,
     find_records,
     read_record,
 )
+from antecede.live.versions import STORE
 
 CURSOR = "cursor"
 UNFINISHED = ".tmp"
@@ -54,6 +55,8 @@ class DamageError(InputError):
 class StoreContents(msgspec.Struct, kw_only=True):
     """What a store contains, as far as it can be read."""
 
+    version: int
+    """Of its format (`live/versions.py`)."""
     generation: int
     """N of `checkpoint-N` and `log-N`."""
     checkpoint: StoredCheckpoint
@@ -100,9 +103,10 @@ def read_store(disk: Disk, names: list[str], durable: Link | None) -> StoreConte
         raise _unreadable(disk, "checkpoint", "it is missing")
     generation = found[-1]
     data = disk.read(f"checkpoint-{generation}")
-    checkpoint, link = _read_checkpoint(disk, f"checkpoint-{generation}", data)
+    version, checkpoint, link = _read_checkpoint(disk, f"checkpoint-{generation}", data)
     log = disk.read(f"log-{generation}") if f"log-{generation}" in names else b""
     contents = StoreContents(
+        version=version,
         generation=generation,
         checkpoint=checkpoint,
         commits=[],
@@ -114,19 +118,20 @@ def read_store(disk: Disk, names: list[str], durable: Link | None) -> StoreConte
     return contents
 
 
-def _read_checkpoint(disk: Disk, name: str, data: bytes) -> tuple[StoredCheckpoint, Link]:
+def _read_checkpoint(disk: Disk, name: str, data: bytes) -> tuple[int, StoredCheckpoint, Link]:
     begin = _MAGIC.match(data)
-    if begin and int(begin[1]) != VERSION:
-        other = "a newer" if int(begin[1]) > VERSION else "an older"
+    version = int(begin[1]) if begin else 0
+    if begin and version not in STORE:
+        other = "a newer" if version > max(STORE) else "an older"
         raise InputError(
-            f"{disk.path} is a store of format {int(begin[1])}, and this Antecede reads {VERSION}: "
-            f"use {other} Antecede with it, or start with a new store"
+            f"{disk.path} is a store of format {version}, and this Antecede reads {min(STORE)} to "
+            f"{max(STORE)}: use {other} Antecede with it, or start with a new store"
         )
-    record = read_record(memoryview(data), begin.end(), b"") if begin else None
+    record = read_record(memoryview(data), begin.end(), checkpoint_key(version)) if begin else None
     if record is None or record.end != len(data):
         raise _unreadable(disk, name, "it does not match its checksum")
     try:
-        return decode_checkpoint(record.body), record.link
+        return version, decode_checkpoint(record.body), record.link
     except UNDECODABLE as error:
         raise _unreadable(disk, name, str(error)) from error
 

@@ -21,7 +21,6 @@ from antecede.live.events import LogRecord
 from antecede.live.trace_rows import TraceRow
 from antecede.protocols.base import Span
 
-VERSION = 8
 MAGIC = b"antecede store %d\n"
 """How a checkpoint file begins, with the version."""
 MEMBERS_CHANGE = "they change"
@@ -104,6 +103,16 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.msgpack.Encoder()
 decode_commit = msgspec.msgpack.Decoder(Commit).decode
 decode_checkpoint = msgspec.msgpack.Decoder(StoredCheckpoint).decode
+
+
+def encode_checkpoint(after: Link, version: int, body: StoredCheckpoint) -> tuple[bytearray, Link]:
+    """A checkpoint's file, and its place in the chain."""
+    return encode_record(after, checkpoint_key(version), body, MAGIC % version)
+
+
+def checkpoint_key(version: int) -> bytes:
+    """With which the digest of a checkpoint is made, so that it covers the version; that of 8 does not."""
+    return b"" if version == 8 else MAGIC % version
 
 
 def encode_record(after: Link, key: bytes, body: Any, prefix: bytes = b"") -> tuple[bytearray, Link]:

@@ -23,7 +23,6 @@ from antecede.live.seals import Statement
 from antecede.live.stability import Row
 from antecede.protocols.base import RemoteError
 
-VERSION = 5
 MAX_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
 _LENGTH = struct.Struct(">I")
@@ -33,6 +32,7 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """Who speaks, to whom, and what must be the same at both."""
 
     version: int
+    """The least version of the wire format that the speaker speaks; 0.1.0 knows only this field."""
     group: str
     protocol: str
     members: list[str]
@@ -53,6 +53,12 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """Whether the speaker signs its messages, and requires that all do."""
     token: str = ""
     """From a phone or a browser: what proves its name, where others show a certificate."""
+    versions: list[int] = []
+    """All versions that the speaker speaks; empty: the one above."""
+
+    @property
+    def spoken(self) -> list[int]:
+        return self.versions or [self.version]
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=1):

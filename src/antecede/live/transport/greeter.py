@@ -11,8 +11,9 @@ from antecede.live.core import Core
 from antecede.live.events import Incarnation, PartnerMet
 from antecede.live.lineage import MAX_LIVES, forked_at, is_earlier
 from antecede.live.settings import Roster, Settings
-from antecede.live.transport.frames import VERSION, Greeting
+from antecede.live.transport.frames import Greeting
 from antecede.live.transport.outbox import ForkError
+from antecede.live.versions import describe_unshared, greatest_shared
 from antecede.protocols.base import RemoteError
 
 
@@ -41,7 +42,7 @@ class Greeter:
         self._attempts += 1
         core = self._core
         return Greeting(
-            VERSION,
+            min(core.wire_versions),
             self._settings.group,
             self._roster.protocol.name,
             self._roster.lines,
@@ -54,15 +55,15 @@ class Greeter:
             core.durable_chain[peer],
             core.seals is not None,
             token,
+            core.wire_versions,
         )
 
     def find_partner(self, greeting: Greeting, called: int | None) -> int:
         """The partner that a greeting is from, or why it is from none."""
         mine, me, group = self._roster.lines, self._settings.me, self._settings.group
-        if greeting.version != VERSION:
-            raise RemoteError(
-                f"it speaks version {greeting.version} of the wire format, {me} speaks {VERSION}"
-            )
+        versions = self._core.wire_versions
+        if greatest_shared(versions, greeting.spoken) is None:
+            raise RemoteError(describe_unshared(me, versions, greeting.me, greeting.spoken))
         if greeting.group != group:
             raise RemoteError(f"it is of group '{greeting.group}', {me} of '{group}'")
         if greeting.protocol != self._roster.protocol.name:
@@ -124,7 +125,10 @@ class Greeter:
         """Remember whom this member has met."""
         self._latest[peer] = (greeting.lineage[-1], greeting.attempt)
         if self._core.partner_lineages.get(peer) != greeting.lineage:
-            self._core.step(PartnerMet(peer, greeting.lineage, now))
+            self._core.step(self._met(peer, greeting, now))
+
+    def _met(self, peer: int, greeting: Greeting, now: int) -> PartnerMet:
+        return PartnerMet(peer, greeting.lineage, now)
 
 
 def check_honest(core: Core, names: list[str], peer: int) -> None:

@@ -50,6 +50,7 @@ from antecede.live.transport.frames import (
     RepairRequest,
 )
 from antecede.live.transport.outbox import ForkError
+from antecede.live.versions import greatest_shared
 from antecede.protocols.base import RemoteError, Span
 
 MAX_CERTIFICATES_EACH = 16
@@ -78,6 +79,8 @@ class PartnerLink:
         self.is_open = False
         self._by_lesser_name = False
         """Whether the one with the lesser name has called."""
+        self.version = 0
+        """Of the wire format: what this connection uses (`live/versions.py`)."""
         self._life: Incarnation | None = None
         """Of the partner that greeted."""
         self.sent_at = self.heard_at = 0.0
@@ -140,6 +143,7 @@ class PartnerLink:
     def open(self, greeting: Greeting, now: float, by_lesser_name: bool = True) -> None:
         """A connection begins: the partner's greeting was accepted, and says where to resume."""
         self._by_lesser_name, self._life = by_lesser_name, greeting.lineage[-1]
+        self.version = greatest_shared(self._core.wire_versions, greeting.spoken) or 0
         received = max(greeting.received, self._box.acked)
         if greeting.received == received:
             self._core.step(AckReceived(self.peer, received, greeting.chain))

@@ -1,0 +1,71 @@
+"""The versions of what members send each other and keep on disk: one list, with what changed in each.
+
+*Wire.* A greeting lists the versions that its sender speaks, and a connection uses the greatest that both do.
+A member that is upgraded goes on to talk to those that are not. So whoever adds something to the wire format
+adds it to the latest version below, or to a new one if that is released, and sends it only where it is
+understood:
+
+- a frame, if `PartnerLink.version` is high enough: what this connection uses;
+- a packet for one process, such as a report or a welcome, if `member.speaks_with(address)` is;
+- a message, or what is in it, if `member.version` is: members retain messages and pass them on, also to some
+  that their sender does not know yet. `membership/upgrading.py` says how members agree on it.
+
+A class of packets that is new has the version as `since`; whoever receives one too early rejects it.
+
+The first of these may change at any time, and is no part of the core. The other two follow from the log, so
+that a replay gives the same packets. For the same reason a core does under an earlier version what it did
+then: a store that was left by `kill -9` is replayed by the code that it is upgraded to, and partners compare
+the bytes (`tests/live/test_old_stores.py`).
+
+*Stores.* The first that is written into a store of an earlier version is a checkpoint of this one. A store
+of a later version is refused. Whatever is added to a record or a state has a default, which means what the
+earlier version did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+FIXED_WIRE = {
+    5: "0.1.0: the first that later releases speak, too (docs/wire.md)",
+}
+"""Of groups with a fixed list of members."""
+
+CHANGING_WIRE = {
+    1: "members join, leave, are removed and return; phones",
+    2: "0.1.0: members agree on the version of what they broadcast (`VersionRequired`)",
+}
+"""Of groups whose members come and go."""
+
+STORE = {
+    8: "0.1.0, groups with a fixed list of members: the first that later releases read, too",
+    9: "0.1.0, groups whose members come and go: versions of the wire format that others speak",
+}
+"""All that can be read."""
+FIXED_STORE, CHANGING_STORE = 8, 9
+"""What is written."""
+
+
+def greatest_shared(mine: Iterable[int], theirs: Iterable[int]) -> int | None:
+    """The version that two processes use with each other; None if they share none.
+
+    >>> greatest_shared([1, 2, 3], [2, 3, 4]), greatest_shared([1], [2])
+    (3, None)
+    """
+    return max(set(mine) & set(theirs), default=None)
+
+
+def describe_unshared(me: str, mine: list[int], other: str, theirs: list[int]) -> str:
+    """Why two processes cannot speak to each other, and who is to be upgraded.
+
+    >>> describe_unshared("ana", [2, 3], "bo", [1])
+    'bo speaks version 1 of the wire format, ana speaks 2 to 3: upgrade bo'
+    """
+    older = other if max(theirs, default=0) < max(mine) else me
+    both = f"version {_range(theirs)} of the wire format, {me} speaks {_range(mine)}"
+    return f"{other} speaks {both}: upgrade {older}"
+
+
+def _range(versions: list[int]) -> str:
+    least, greatest = min(versions, default=0), max(versions, default=0)
+    return str(least) if least == greatest else f"{least} to {greatest}"

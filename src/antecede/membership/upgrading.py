@@ -1,0 +1,97 @@
+"""How members come to use a later version of the wire format while they are upgraded, one after another.
+
+What an earlier version does not have may be sent to one process if that understands it, which it says when it
+greets. But a message goes further: others retain it and pass it on, also to members that its sender does not
+know yet. So messages are of a later version only when no member can be of an earlier one:
+
+1. Whoever knows that everyone in its view speaks a version *requires* it: from then on it admits nobody who
+   does not. It tells the others.
+2. That takes effect, as reports do, when all that its sender had broadcast before is delivered. Whoever it
+   had admitted before is known by then, and has to require the same.
+3. When everyone in the view does, and all removed members whose streams may go on, the version is used.
+
+It never becomes less: whoever joins later is admitted by one that requires it. A newcomer begins with the
+first version, which everyone understands, until it has heard from all.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from antecede.membership.packets import Stream, VersionRequired
+from antecede.membership.reporting import ReportingMember
+from antecede.protocols.base import Effects
+
+FIRST = 1
+"""What everyone speaks who has not said otherwise."""
+
+
+class UpgradingMember(ReportingMember, kw_only=True):
+    """Agrees with the other members on the version of what they broadcast."""
+
+    speaks: int = FIRST
+    """The greatest version that this process speaks; set by its driver."""
+    requires: int = FIRST
+    """This member admits nobody who speaks less."""
+    version: int = FIRST
+    """Everyone speaks this version, and whoever joins will: messages may have all that it has."""
+    spoken: dict[int, int] = msgspec.field(default_factory=dict)
+    """By address, the greatest version that the process there shares with this one."""
+    required: dict[int, VersionRequired] = msgspec.field(default_factory=dict)
+    """By address, what the process there requires."""
+    informed: dict[Stream, int] = msgspec.field(default_factory=dict)
+    """What each member was sent of what this one requires."""
+    may_agree: bool = False
+    """Whether something has happened since on which the version depends."""
+
+    def speaks_with(self, address: int) -> int:
+        """The version of what may be sent to the process at an address, and to it alone."""
+        return min(self.speaks, self.spoken.get(address, FIRST))
+
+    def meet(self, address: int, version: int) -> Effects:
+        """The process at an address has greeted; `version` is the greatest that both speak."""
+        self.spoken[address], self.may_agree = version, True
+        if self.is_member:
+            self._agree()
+        return self._effects()
+
+    def part_with(self, address: int) -> None:
+        """There is no link to an address any more."""
+        self.spoken.pop(address, None)
+        self.required.pop(address, None)
+
+    def _on_version_required(self, address: int, packet: VersionRequired) -> None:
+        self.required[address], self.may_agree = packet, True
+
+    def _announce_view(self) -> None:
+        super()._announce_view()
+        self.may_agree = True
+
+    def _agree(self) -> None:
+        """See what everyone requires by now. O(members), and only when that may have changed."""
+        self.may_agree = False
+        if self.speaks == FIRST:
+            return
+        others = {each: at for each, at in self.addresses.items() if each != self.stream}
+        shared = min((self.speaks_with(at) for at in others.values()), default=self.speaks)
+        if shared > self.requires:
+            self.requires = shared
+            self.requests = [each for each in self.requests if self.speaks_with(each) >= shared]
+        self.informed = {each: version for each, version in self.informed.items() if each in others}
+        for each in sorted(others):
+            if self.requires > self.informed.get(each, FIRST) and self.speaks_with(others[each]) > FIRST:
+                self.informed[each] = self.requires
+                self._send(others[each], VersionRequired(self.requires, self.order.delivered[self.stream]))
+        self.version = max(self.version, min(self.requires, self._required_by_others()))
+
+    def _required_by_others(self) -> int:
+        """The greatest version that all others who may have admitted somebody require, as far as that has
+        taken effect."""
+        address_of = {stream: address for address, stream in self.stream_at.items()}
+        found = self.speaks
+        for each in self._required():
+            packet = self.required.get(address_of.get(each, -1))
+            if packet is not None and packet.broadcasts > self.order.delivered.get(each, 0):
+                self.may_agree, packet = True, None  # once that is delivered
+            found = min(found, FIRST if packet is None else packet.version)
+        return found
