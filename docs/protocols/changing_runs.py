@@ -28,6 +28,7 @@ PAGES = {
     "pc": "pc",
     "freescale": "freescale",
     "hcg": "hcg",
+    "basic": "hcg",
     "multigroup": "multigroup",
 }
 """The page of each protocol that is drawn."""
@@ -63,6 +64,25 @@ LOCAL_JOIN: list[ScheduleEvent] = [
     ("broadcast", 4, -1),
 ]
 """A phone, or a local process, p4 joins at p0."""
+UNRELATED_JOIN: list[ScheduleEvent] = [
+    ("attach", 4, 0),
+    ("transmit", 4, 0),
+    ("transmit", 0, 4),
+    ("broadcast", 4, -1),
+    ("transmit", 4, 0),
+    ("deliver", 0, -1),
+    ("transmit", 0, 2),
+    ("deliver", 2, -1),
+    ("broadcast", 1, -1),
+    ("transmit", 1, 0),
+    ("deliver", 0, -1),
+    ("broadcast", 4, -1),
+    ("transmit", 4, 0),
+    ("deliver", 0, -1),
+    ("transmit", 0, 2),
+]
+"""p4 joins at p0. Its second message is sent without knowing of p1's, which p0 has delivered. (Its first one
+follows all that its gateway had, with `hcg` too.)"""
 LOCAL_REMOVAL: list[ScheduleEvent] = [
     ("attach", 4, 2),
     ("transmit", 4, 2),
@@ -98,12 +118,14 @@ OVERLAPS = {
     "removal": [(0, "a"), (0, "b"), (1, "a"), (1, "b"), (2, "a"), (2, "b")],
 }
 """The process and the group of each member."""
-_SITES = ("freescale", "hcg")
+_SITES = ("freescale", "hcg", "basic")
 
 
 def begin(protocol: str, run: str) -> list[ScheduleEvent]:
     if protocol == "multigroup":
         return OVERLAP_JOIN if run == "join" else OVERLAP_REMOVAL
+    if (protocol, run) == ("basic", "join"):
+        return UNRELATED_JOIN
     if protocol in _SITES:
         return LOCAL_JOIN if run == "join" else LOCAL_REMOVAL
     if run == "join":
