@@ -260,6 +260,32 @@ SWITCHED_OFF_BEFORE_IT_HAS_GONE: list[ScheduleEvent] = [
 ]
 """p3 leaves. Its sponsor p2 was never admitted, and p3 crashes before anybody has what it sent last."""
 
+HEARS_OF_ITS_SPONSOR_AFTER_LEAVING: list[ScheduleEvent] = [
+    ("leave", 2, -1),
+    ("join", 5, 3),
+    ("join", 4, 3),
+    ("join", 6, 1),
+    ("transmit", 4, 3),
+    ("ask", 6, 0),
+    ("leave", 3, -1),
+    ("freeze", 1, -1),
+    ("transmit", 3, 4),
+    ("transmit", 3, 4),
+    ("deliver", 4, -1),
+    ("ask", 6, 0),
+    ("remove", 0, 3),
+    ("ask", 5, 4),
+    ("transmit", 9, 4),
+    ("transmit", 4, 9),
+    ("leave", 4, -1),
+    ("transmit", 4, 9),
+    ("deliver", 9, -1),
+    ("leave", 9, -1),
+]
+"""p9 and its sponsor p4 have left, and p0 knows neither. p2 and p3, which have left too, tell p9 of p4 as one
+that may need its messages. p9 took it for a member that everybody knows and did not say who had admitted it,
+so p0 took p9 for one that is forgotten, and p9 went."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -280,6 +306,8 @@ SWITCHED_OFF_BEFORE_IT_HAS_GONE: list[ScheduleEvent] = [
         ("pc", 6, 9, FORWARDED_BY_ONE_THAT_LEAVES),
         ("pc", 2, 5, ITS_SPONSOR_FORGETS_A_STREAM_AND_IS_REMOVED),
         ("vcube", 2, 5, SWITCHED_OFF_BEFORE_IT_HAS_GONE),
+        ("mbcp", 4, 7, HEARS_OF_ITS_SPONSOR_AFTER_LEAVING),
+        ("pc", 4, 7, HEARS_OF_ITS_SPONSOR_AFTER_LEAVING),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

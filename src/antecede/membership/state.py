@@ -273,7 +273,8 @@ class MemberState(Protocol, kw_only=True):
         return chain
 
     def _may_be_unknown(self, stream: Stream) -> bool:
-        return stream in self.unstable_admissions or stream not in self.addresses
+        """One that has ended may be in `addresses` of a member that has left: it was told of it."""
+        return stream in self.unstable_admissions or stream not in self.addresses or stream in self.ends
 
     def _exclude(self, stream: Stream) -> None:
         self.unstable_admissions.pop(stream, None)
