@@ -15,6 +15,8 @@ import antecede
 from antecede.live.group import Group
 from antecede.live.view import MemberChange
 
+FOUNDERS = ("ana", "bo", "cy")
+
 
 class Board:
     """An application: a list of bodies, which is also its snapshot."""
@@ -37,9 +39,9 @@ class Board:
 class Room:
     """Members in one process, each with its board."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, founders: tuple[str, ...] = FOUNDERS) -> None:
         self.folder = folder
-        self.ports = dict(zip(("ana", "bo", "cy"), free_ports(3), strict=True))
+        self.ports = dict(zip(founders, free_ports(len(founders)), strict=True))
         self.founders = [f"{name}@127.0.0.1:{port}" for name, port in self.ports.items()]
         self.groups: dict[str, Group] = {}
         self.boards: dict[str, Board] = {}
@@ -104,7 +106,8 @@ class Room:
 
 @contextlib.asynccontextmanager
 async def room(folder: Path, *names: str, **options: Any) -> AsyncIterator[Room]:
-    created = Room(folder)
+    """With these members from the start; the first three are founders in any case."""
+    created = Room(folder, names if len(names) > len(FOUNDERS) else FOUNDERS)
     try:
         await asyncio.gather(*(created.start(name, **options) for name in names))
         yield created

@@ -26,19 +26,21 @@ from antecede.live.events import PacketReceived
 from antecede.live.ready import send_and_advance
 from antecede.live.store.journal import Journal
 from antecede.membership.catalog import ChangingMbcp
+from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import DependencyPacket
 
 ANA, BO, CY = Contact("ana"), Contact("bo"), Contact("cy", bytes(8))
-WHO = {each.address: each for each in (ANA, BO, CY)}
 
 
 class Driven:
     """A core with a journal, of which every `Ready` is carried out at once."""
 
-    def __init__(self, name: str, disk: MemoryDisk | None = None) -> None:
-        self.core = ChangingCore(ChangingMbcp, name)
+    def __init__(
+        self, name: str, disk: MemoryDisk | None = None, kind: type[ChangingMember] = ChangingMbcp
+    ) -> None:
+        self.core = ChangingCore(kind, name)
         self.disk = disk or MemoryDisk(Path(name))
         self.journal = Journal(self.disk, {"member": name}, sync=False)
         restore(self.core, self.journal)
@@ -73,7 +75,7 @@ class Driven:
 
     def restarted(self) -> Driven:
         self.disk.is_locked = False
-        return Driven(self.core.name, self.disk)
+        return Driven(self.core.name, self.disk, self.core.kind)
 
 
 def exchange(*cores: Driven) -> None:
@@ -87,7 +89,7 @@ def exchange(*cores: Driven) -> None:
                 other = by_address.get(theirs)
                 if other is None:
                     continue
-                back = other.core.open_link(theirs, WHO[mine], 0)
+                back = other.core.open_link(theirs, each.core.identities[mine], 0)
                 for number, data in list(each.core.outboxes[link].packets.items()):
                     if number > other.core.received[back]:
                         moved = True

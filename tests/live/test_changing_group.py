@@ -173,7 +173,6 @@ async def _join_fixed(store: Path) -> None:
         ({"me": "ana", "founders": ["ana", "bo", "bo"]}, "listed twice"),
         ({"me": "ana", "contact": "bo"}, "where is bo"),
         ({"me": "a~b", "contact": "bo@:7000"}, "separates a name"),
-        ({"me": "ana", "contact": "bo@:7000", "protocol": "pc"}, "mbcp or freescale so far"),
         ({"me": "ana", "contact": "bo@:7000", "peers": ["bo"]}, "has founders, or a contact"),
         ({"me": "ana", "contact": "bo@:7000", "park": 1}, "name one"),
         ({"me": "ana", "contact": "bo@:7000", "remove_after": "soon"}, "remove_after: 'soon'"),

@@ -15,6 +15,7 @@ from typing import Any
 
 from vopr.changing.phones import execute as execute_phones
 from vopr.changing.phones import short_times
+from vopr.changing.world import PROTOCOLS
 from vopr.changing.world import execute as execute_changing
 from vopr.faults import KINDS
 from vopr.planted import BUGS
@@ -52,10 +53,12 @@ class Tally:
         }
 
 
-def play(seed: int, kind: str | None, is_told: bool = False) -> Result:
-    if kind == PHONES:
+def play(options: argparse.Namespace, seed: int, is_told: bool = False) -> Result:
+    if options.kind == PHONES:
         return execute_phones(seed, is_told)
-    return execute_changing(seed, is_told) if kind == CHANGING else execute(seed, is_told, kind)
+    if options.kind == CHANGING:
+        return execute_changing(seed, is_told, options.protocol)
+    return execute(seed, is_told, options.kind)
 
 
 def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue[Tally | None]) -> None:
@@ -69,7 +72,7 @@ def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue
         tally, cpu = Tally(), time.process_time()
         report_at = time.monotonic() + _REPORT_SECONDS
         while time.monotonic() < min(end, report_at):
-            result = play(seed, options.kind)
+            result = play(options, seed)
             seed += step
             if seed // step % _COLLECT_EVERY == 0:
                 gc.collect()
@@ -110,7 +113,7 @@ def run(options: argparse.Namespace) -> Tally:
                 file.write(json.dumps({"time": time.time(), **part.as_json()}) + "\n")
         for seed, text in part.violations:
             if options.planted is None:
-                print(f"VIOLATION in seed {seed}: {text}\n  {replay(seed, options.kind)}", file=sys.stderr)
+                print(f"VIOLATION in seed {seed}: {text}\n  {replay(seed, options)}", file=sys.stderr)
         print(
             f"{total.executions:,} executions, {total.deliveries:,} deliveries, "
             f"{len(total.violations)} violations",
@@ -119,12 +122,13 @@ def run(options: argparse.Namespace) -> Tally:
     return total
 
 
-def replay(seed: int, kind: str | None) -> str:
+def replay(seed: int, options: argparse.Namespace) -> str:
     """The command that shows an execution again."""
-    return f"./dev vopr --seed {seed}" + (f" --kind {kind}" if kind else "")
+    kind = f" --kind {options.kind}" if options.kind else ""
+    return f"./dev vopr --seed {seed}{kind}" + (f" --protocol {options.protocol}" if options.protocol else "")
 
 
-def show(total: Tally, kind: str | None) -> None:
+def show(total: Tally, options: argparse.Namespace) -> None:
     rate = total.executions / max(total.cpu_seconds, 1e-9)
     print(
         f"{total.executions:,} executions, {rate:.0f} in a CPU second; {total.deliveries:,} deliveries judged"
@@ -133,14 +137,14 @@ def show(total: Tally, kind: str | None) -> None:
         print(f"  {count:10,}  {name}")
     print(f"{len(total.violations)} violations")
     for seed, text in total.violations[:20]:
-        print(f"  seed {seed}: {text}\n    {replay(seed, kind)}")
+        print(f"  seed {seed}: {text}\n    {replay(seed, options)}")
 
 
 def tell(options: argparse.Namespace) -> int:
     """One execution, step by step."""
     if options.planted is not None:
         BUGS[options.planted]()
-    result = play(options.seed, options.kind, is_told=True)
+    result = play(options, options.seed, is_told=True)
     print("\n".join(result.story))
     return int(result.violation is not None)
 
@@ -168,6 +172,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help=f"only {', '.join(sorted(set(KINDS)))}; or {CHANGING}: groups whose members come and go; "
         f"{PHONES}: with phones behind super peers",
     )
+    parser.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        metavar="NAME",
+        help=f"with --kind {CHANGING}: only {', '.join(PROTOCOLS)}",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser.parse_args(arguments)
 
@@ -186,7 +196,7 @@ def search(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"planted": options.planted, "seconds": round(seconds, 1), **total.as_json()}))
     elif options.planted is None:
-        show(total, options.kind)
+        show(total, options)
     if options.planted is None:
         return int(bool(total.violations))
     if not options.json:

@@ -63,7 +63,9 @@ class ClusterOptions:
 
     def churn_plan(self, rate: float) -> ChurnPlan:
         """Validate the options as a plan with members that come and go."""
+        from antecede.live.changing.protocols import live_kind
         from antecede.live.trial.churn import MIN_SIZE, ChurnPlan
+        from antecede.membership.freescale import ChangingFreescale
 
         others = {"--kill-every": self.kill_every, "--cut-every": self.cut_every, "--loss": self.loss}
         others |= {"--super-peers": self.super_peers, "--internal": self.internal}
@@ -72,8 +74,10 @@ class ClusterOptions:
                 raise typer.BadParameter(
                     f"{name} is for groups with a fixed list of members, not for --churn"
                 )
-        if self.protocol != "mbcp" or parse_range(self.delay) != (0, 0):
-            raise typer.BadParameter("--churn is with mbcp, and without --delay")
+        if parse_range(self.delay) != (0, 0):
+            raise typer.BadParameter("--churn is without --delay")
+        if issubclass(live_kind(self.protocol), ChangingFreescale):
+            raise typer.BadParameter("--churn is without phones, and freescale is for them; mbcp is the same")
         if self.size < MIN_SIZE:
             raise typer.BadParameter(
                 f"--churn needs at least {MIN_SIZE} members: the others must be a quorum"
@@ -81,6 +85,7 @@ class ClusterOptions:
         return ChurnPlan(
             size=self.size,
             rate=rate,
+            protocol=self.protocol,
             seconds=parse_duration(self.seconds) / SECOND,
             messages=self.messages,
             payload=self.payload,
@@ -176,7 +181,16 @@ def _churn(plan: ChurnPlan, trace: Path | None, engine: str, as_json: bool) -> N
     if as_json:
         audit = {"clean": audited.verdict.clean, "engine": audited.engine} if audited else None
         kept = {} if ok else {"folder": str(work)}
-        show.json({**trial.summary(outcome), "ok": ok, "seed": plan.seed, "audit": audit, **kept})
+        show.json(
+            {
+                **trial.summary(outcome),
+                "ok": ok,
+                "seed": plan.seed,
+                "protocol": plan.protocol,
+                "audit": audit,
+                **kept,
+            }
+        )
     else:
         _print_churn(plan, outcome)
         if audited is not None:
@@ -189,7 +203,10 @@ def _churn(plan: ChurnPlan, trace: Path | None, engine: str, as_json: bool) -> N
 def _print_churn(plan: ChurnPlan, outcome: ChurnResult) -> None:
     verdict = outcome.verdict
     rows = [[kind, f"{count:,}"] for kind, count in sorted(outcome.steps.items())]
-    title = f"{plan.size} processes, seed {plan.seed}, {outcome.seconds:.0f} s, {outcome.changes:,} changes"
+    title = (
+        f"{plan.size} processes, {plan.protocol}, seed {plan.seed}, {outcome.seconds:.0f} s, "
+        f"{outcome.changes:,} changes"
+    )
     show.table(title, ["step", "times"], rows)
     for fault in outcome.faults[:_SHOWN_FAULTS]:
         show.line(show.styled("fault", "red"), f": {fault}")

@@ -72,7 +72,7 @@ def _print(reply: dict[str, Any]) -> None:
         [each["label"], each["at"] or "-", _state(each, reply["me"]), _ago(each["since"])]
         for each in sorted(reply["members"], key=lambda each: str(each["label"]))
     ]
-    title = f"{reply['group']}, as {reply['me']} sees it"
+    title = f"{reply['group']} ({reply['protocol']}), as {reply['me']} sees it"
     show.table(title, ["member", "at", "state", "member for"], rows, left=4)
     for label in reply["removing"]:
         show.line(f"{label} is being removed")
@@ -98,7 +98,7 @@ def _ago(since: float | None) -> str:
 
 def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
     """A TOML file for a newcomer. What admits it is a certificate or the secret, not this."""
-    from antecede.live.settings import validate_name
+    from antecede.live.settings import Settings, validate_name
 
     validate_name(name)
     if "~" in name:
@@ -109,6 +109,8 @@ def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
     if not contacts:
         raise InputError("no member listens, so nobody could be asked for admission")
     values: dict[str, Any] = {"group": settings.group, "me": name, "contact": contacts}
+    if reply["protocol"] != Settings(group="", me="").protocol:
+        values["protocol"] = reply["protocol"]
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     lines.append(f"store = {json.dumps(f'{name}-store')}")
     lines.append('# listen = "HOST:7000"    # where the others reach it, if they are to call it')

@@ -27,7 +27,8 @@ def protocols(as_json: Json = False) -> None:
     show.line()
     from antecede.membership.catalog import CHANGES
 
-    show.table(None, ["protocol", "a group may change"], [[p.name, CHANGES[p.name]] for p in classes], left=2)
+    header = ["protocol", "live groups", "a group may change"]
+    show.table(None, header, [[p.name, _live(p), CHANGES[p.name]] for p in classes], left=3)
     note = "Every protocol requires links that lose nothing while open. See docs/protocols for each."
     show.note(note)
 
@@ -44,8 +45,17 @@ def _document(protocol: type[Protocol]) -> dict[str, object]:
         "buffering": protocol.buffering,
         "membership": protocol.membership,
         "changes": CHANGES[protocol.name],
+        "live": _live(protocol),
         "layout": list(protocol.layout.__struct_fields__) if protocol.layout else [],
     }
+
+
+def _live(protocol: type[Protocol]) -> str:
+    from antecede.live.changing.protocols import LIVE
+
+    if protocol.links.bounded_delays or protocol.overlapping_groups:
+        return "no"
+    return "peers, founders" if protocol.name in LIVE else "peers"
 
 
 def _links(protocol: type[Protocol]) -> str:

@@ -200,6 +200,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError("behind: where members come and go, a phone lists its super_peers")
         if self.super_peers and (founders or self.contact or self.web or self.listen):
             raise InputError("super_peers: a phone has no founders and no contact, and does not listen")
+        if self.super_peers and self.protocol not in ("freescale", "mbcp"):
+            raise InputError(f"protocol: a phone's group has protocol freescale, not {self.protocol}")
         if self.web is not None and self.protocol != "freescale":
             raise InputError("web: it is for phones, and only groups with protocol freescale have them")
         for member in (Member(self.me), *founders, *contacts):

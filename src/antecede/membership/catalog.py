@@ -65,6 +65,7 @@ class ChangingVcube(ChangingMember):
     summary: ClassVar[str] = Vcube.summary
     control: ClassVar[str] = Vcube.control
     ordering: ClassVar[type[Any]] = Vcube
+    reroutes: ClassVar[bool] = True
     packets: ClassVar[Any] = Vcube.packets | MembershipPacket
 
     order: Vcube
@@ -75,6 +76,7 @@ class ChangingVcubeAgg(ChangingMember):
     summary: ClassVar[str] = VcubeAgg.summary
     control: ClassVar[str] = VcubeAgg.control
     ordering: ClassVar[type[Any]] = VcubeAgg
+    reroutes: ClassVar[bool] = True
     packets: ClassVar[Any] = VcubeAgg.packets | MembershipPacket
 
     order: VcubeAgg

@@ -124,7 +124,9 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def trust(self, stream: Stream, now: int) -> Effects:
         """A member that was suspected is there after all."""
-        self.order.trust(stream)
+        items = self.order.trust(stream)
+        if self.is_member:
+            self._send_again(items)
         return self._effects()
 
     def take_snapshot(self) -> bytes | None:

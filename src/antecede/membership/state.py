@@ -84,6 +84,8 @@ class MemberState(Protocol, kw_only=True):
     membership: ClassVar[str] = "members join, leave, and are removed"
     symmetric: ClassVar[bool] = False
     is_changing: ClassVar[bool] = True
+    reroutes: ClassVar[bool] = False
+    """Whether messages take other ways if a member is suspected."""
 
     order: Any
     phase: Phase = Phase.MEMBER

@@ -87,6 +87,7 @@ class ViewFlooding(msgspec.Struct):
     control_packets: ClassVar[tuple[type[Packet], ...]] = (LinkRequest, LinkReady, LinkRelease)
     relays: ClassVar[bool] = True
     symmetric: ClassVar[bool] = False
+    carries_immediate_dependencies: ClassVar[bool] = False
     takes_unknown: ClassVar[bool] = True
     """Whether messages of members are taken whose admission is received and not delivered yet."""
 
@@ -154,6 +155,9 @@ class ViewFlooding(msgspec.Struct):
 
     def waiting_for(self, origins: Collection[Stream]) -> list[Waiting]:
         return [wait for wait in self.waiting() if wait.cause is not None and wait.cause.origin in origins]
+
+    def count_held(self) -> int:
+        return sum(map(len, self.unnumbered.held.values()))
 
     def paper_bytes(self, packet: Packet) -> int:
         return 4 if isinstance(packet, FloodPacket) else 0
@@ -242,8 +246,8 @@ class ViewFlooding(msgspec.Struct):
     def suspect(self, peer: Stream) -> list[tuple[Stream, Packet]]:
         return []
 
-    def trust(self, peer: Stream) -> None:
-        pass
+    def trust(self, peer: Stream) -> list[tuple[Stream, Packet]]:
+        return []
 
     # Streams
 

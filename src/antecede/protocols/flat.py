@@ -414,8 +414,9 @@ class Flat(Protocol):
         """A peer seems to be down. Returns messages to send again, and to whom."""
         return []
 
-    def trust(self, peer: int) -> None:
-        """A peer that was suspected is there after all."""
+    def trust(self, peer: int) -> list[tuple[int, MessageId]]:
+        """A peer that was suspected is there after all. Returns messages to send again, and to whom."""
+        return []
 
     def sponsor(self, peer: int) -> None:
         """This member has admitted a peer."""

@@ -108,9 +108,10 @@ class SpanningTrees(TimestampDiff):
         self.suspected.add(peer)
         return self._reroute()
 
-    def trust(self, peer: int) -> None:
+    def trust(self, peer: int) -> list[tuple[int, MessageId]]:
+        """If all of its cluster are suspected, the first is sent to: this one is better."""
         self.suspected.discard(peer)
-        self._reroute()
+        return self._reroute()
 
     def _reroute(self) -> list[tuple[int, MessageId]]:
         before, self.routes = self.routes, closest_by_cluster(self.me, self.audience, self.suspected)

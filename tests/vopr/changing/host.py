@@ -35,7 +35,6 @@ from antecede.live.transport.frames import Refusal, encode
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.links import PartnerLink
 from antecede.live.transport.outbox import ForkError
-from antecede.membership.catalog import ChangingMbcp
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, RemoteError
 from vopr.changing.application import Application, Witness
@@ -72,7 +71,7 @@ class Host:
         self.lives = 0
 
     def create_core(self) -> ChangingCore:
-        return ChangingCore(ChangingMbcp, self.name)
+        return ChangingCore(self.world.kind, self.name)
 
     def create_process(self) -> Process:
         return Process(self)
@@ -384,6 +383,7 @@ class Process:
     def tick(self, _: object) -> None:
         world, core = self.world, self.core
         self.report()
+        self._route_around()
         core.tidy(self.now(), _FORGET_AFTER)
         self._join_if_wanted()
         if not self.host.is_wanted:
@@ -403,6 +403,22 @@ class Process:
         core = self.core
         if core.members and core.reports.is_due(core.member, self.now()):
             core.step(Reported(self.now()))
+
+    def _route_around(self) -> None:
+        """Suspect who is not connected, or not, and now and then somebody who is there."""
+        core, world = self.core, self.world
+        if core.phase != Phase.MEMBER or not core.kind.reroutes:
+            return
+        connected = {core.links[link][1] for link in self.serving.keys() & core.links.keys()}
+        suspected = {
+            stream
+            for stream, address in core.member.addresses.items()
+            if stream != core.me and world.random() < (0.02 if address in connected else 0.8)
+        }
+        before = core.member.order.suspected
+        if not world.is_healing and suspected - before:
+            world.count("suspected")
+        core.route_around(() if world.is_healing else suspected, self.now())
 
     def wants_in(self) -> bool:
         return self.host.is_wanted

@@ -12,7 +12,10 @@ from typing import Any, cast
 
 from antecede.live.changing import forgetting, reporting
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.protocols import LIVE
 from antecede.live.changing.super_peer import SuperPeerCore
+from antecede.membership.catalog import ChangingMbcp
+from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from vopr.changing.application import SentMessage
@@ -24,6 +27,8 @@ from vopr.world import Result
 from vopr.world import short_times as short_link_times
 
 SECOND = 1000 * MILLISECOND
+PROTOCOLS = sorted(LIVE.keys() - {ChangingFreescale.name})
+"""Those whose members are all alike."""
 _MAX_REST = 60 * SECOND
 _FAULTS = (
     "kill",
@@ -55,8 +60,9 @@ def short_times() -> Iterator[None]:
 class World:
     """One execution."""
 
-    def __init__(self, seed: int, is_told: bool = False) -> None:
+    def __init__(self, seed: int, is_told: bool = False, protocol: str = ChangingMbcp.name) -> None:
         self.seed, self.is_told = seed, is_told
+        self.kind = LIVE[protocol]
         source = random.Random(seed)
         self.random, self.random_bytes = source.random, source.randbytes
         self.story: list[str] = []
@@ -416,9 +422,15 @@ class AdmissionWorld(World):
         self.rest()
 
 
-def execute(seed: int, is_told: bool = False) -> Result:
+def protocol_of(seed: int) -> str:
+    """The protocol of a group, by its seed; not by a draw of its world, so that each protocol can have each
+    of the worlds."""
+    return random.Random(f"protocol {seed}").choice(PROTOCOLS)
+
+
+def execute(seed: int, is_told: bool = False, protocol: str | None = None) -> Result:
     """Run one execution; whatever goes wrong is a violation."""
-    return run_world(World(seed, is_told))
+    return run_world(World(seed, is_told, protocol or protocol_of(seed)))
 
 
 def run_world(world: World) -> Result:

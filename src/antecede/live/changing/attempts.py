@@ -41,6 +41,8 @@ class Attempts:
     ) -> None:
         self._core, self._connections, self._driver, self._clock = core, connections, driver, clock
         self._stepped, self._until, self._log = stepped, until, log
+        self._reasons: dict[str, str] = {}
+        """Why founders have not answered."""
 
     async def found(self, founders: Sequence[Member]) -> None:
         """Begin the group, as one of its first members, unless this one has been a member before and has lost
@@ -48,7 +50,7 @@ class Attempts:
         core, connections = self._core, self._connections
         others = [each for each in founders if each.name != core.name]
         new: set[str] = set()
-        is_reported = False
+        reported = ""
         while len(new) < len(founders) // 2:
             answers = await asyncio.gather(*map(self._inquire, others))
             if True in answers:
@@ -58,10 +60,13 @@ class Attempts:
             new |= {each.name for each, is_known in asked if is_known is False}
             new |= connections.inquirers & {each.name for each in others}
             if len(new) < len(founders) // 2:
-                if not is_reported:
-                    names = ", ".join(each.name for each in others if each.name not in new)
+                missing = [each.name for each in others if each.name not in new]
+                names = ", ".join(
+                    f"{name} ({self._reasons.get(name, 'it says nothing')})" for name in missing
+                )
+                if names != reported:
                     self._log.warning("the group begins when most founders are there; waiting for %s", names)
-                    is_reported = True
+                    reported = names
                 await asyncio.sleep(_RETRY_SECONDS)
         contacts = [Contact(each.name, b"", each.at or "") for each in founders]
         core.step(Founded(contacts, self._clock.now()))
@@ -74,7 +79,7 @@ class Attempts:
         try:
             return await self._connections.inquire(founder.at, founder.name)
         except (OSError, TimeoutError, AntecedeError) as error:
-            self._log.info("%s does not answer: %s", founder.name, error, extra={"peer": founder.name})
+            self._reasons[founder.name] = str(error) or "it has not answered in time"
             return None
 
     async def join(self, contacts: Sequence[Member]) -> None:

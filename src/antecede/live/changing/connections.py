@@ -248,7 +248,9 @@ class MemberConnections:
             try:
                 self._check_identity(wire, name)
                 wire.max_bytes = _MAX_GREETING
-                await wire.write([encode(Inquiry(self._settings.group, self._core.name))])
+                await wire.write(
+                    [encode(Inquiry(self._settings.group, self._core.name, self._core.kind.name))]
+                )
                 reply = decode(await wire.read())
             finally:
                 wire.abort()
@@ -334,9 +336,8 @@ class MemberConnections:
                     await wire.start_tls(self._security.server)
                 greeting = await self._read_greeting(wire)
                 if isinstance(greeting, Inquiry):
-                    self._check_identity(wire, greeting.name)
-                    await wire.write([encode(self._greeter.answer(greeting))])
-                    await wire.finish()
+                    claimed = greeting.name
+                    await self._answer(wire, greeting)
                     return
                 claimed = greeting.contact.name
                 link = await self._accept_greeting(wire, greeting, None)
@@ -351,6 +352,16 @@ class MemberConnections:
             self._refused(who, error)
         finally:
             wire.abort()
+
+    async def _answer(self, wire: Wire, inquiry: Inquiry) -> None:
+        self._check_identity(wire, inquiry.name)
+        try:
+            reply = encode(self._greeter.answer(inquiry))
+        except RemoteError as error:
+            await wire.write([encode(Refusal(str(error)))])
+            raise
+        await wire.write([reply])
+        await wire.finish()
 
     async def _read_greeting(self, wire: Wire, link: int | None = None) -> MemberGreeting | Inquiry:
         """What the other says first. `link` is the one on which this process has called."""

@@ -32,6 +32,7 @@ from antecede.live.changing.events import (
     PartnerGone,
     RemoveAsked,
     Reported,
+    RoutesChanged,
     Sponsored,
     Started,
 )
@@ -134,6 +135,7 @@ class ChangingCore(ForgettingCore):
             Reported: self._on_reported,
             LeaveAsked: self._on_leave_asked,
             RemoveAsked: self._on_remove_asked,
+            RoutesChanged: self._on_routes_changed,
             PartnerGone: self._on_partner_gone,
             Dropped: self._on_dropped,
             Aged: self._on_aged,

@@ -93,6 +93,14 @@ class RemoveAsked(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False
     time: int
 
 
+class RoutesChanged(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
+    """Where members forward messages: these seem to be down, and these are there after all."""
+
+    suspected: list[int]
+    trusted: list[int]
+    time: int
+
+
 class MoveAsked(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
     """This phone asks the super peer at the other end of a link for a slot, to move there."""
 
@@ -154,6 +162,7 @@ MembershipRecord = (
     | Reported
     | LeaveAsked
     | RemoveAsked
+    | RoutesChanged
     | MoveAsked
     | SuperPeersLost
     | Expelled

@@ -60,6 +60,7 @@ class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag=40):
 
     group: str
     name: str
+    protocol: str = ""
 
 
 class InquiryReply(msgspec.Struct, frozen=True, array_like=True, tag=41):
@@ -150,6 +151,8 @@ class MemberGreeter(Greeter):
         core, address = self._changing, Contact(inquiry.name).address
         if inquiry.group != self._group:
             raise RemoteError(f"it is of group '{inquiry.group}', {core.name} of '{self._group}'")
+        if inquiry.protocol:  # earlier versions do not say it
+            self._check_protocol(inquiry.protocol)
         if inquiry.name == core.name:
             raise RemoteError(f"it claims to be {core.name} itself")
         if not core.members:
@@ -160,6 +163,11 @@ class MemberGreeter(Greeter):
         has_met = link is not None and (link in core.partner_lineages or core.received[link] > 0)
         has_gone = stream is None or stream not in member.addresses
         return InquiryReply(has_met or has_gone or member.order.delivered.get(stream, 0) > 0)
+
+    def _check_protocol(self, theirs: str) -> None:
+        core = self._changing
+        if theirs != core.kind.name:
+            raise RemoteError(f"it uses protocol {theirs}, {core.name} uses {core.kind.name}")
 
     def _check_received(self, peer: int, greeting: Any, is_new_life: bool) -> None:
         if greeting.you:  # else it did not know whom it called, nor what it had received from there
@@ -172,8 +180,7 @@ class MemberGreeter(Greeter):
         version = self.shared_version(greeting)
         if greeting.group != self._group:
             raise RemoteError(f"it is of group '{greeting.group}', {core.name} of '{self._group}'")
-        if greeting.protocol != core.kind.name:
-            raise RemoteError(f"it uses protocol {greeting.protocol}, {core.name} uses {core.kind.name}")
+        self._check_protocol(greeting.protocol)
         validated(contact)
         if not greeting.you and core.phase != Phase.MEMBER:
             raise RemoteError(f"{core.name} is not a member")

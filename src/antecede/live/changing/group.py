@@ -37,6 +37,7 @@ from antecede.live.changing.events import (
     StabilityTold,
     Started,
 )
+from antecede.live.changing.protocols import live_kind
 from antecede.live.changing.recovery import restore
 from antecede.live.changing.sponsor import Snapshot, Sponsor
 from antecede.live.changing.super_peer import SuperPeerCore
@@ -52,7 +53,6 @@ from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
 from antecede.live.versions import CHANGING_WIRE
 from antecede.live.view import View, ViewMember
-from antecede.membership.catalog import ChangingMbcp
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError
@@ -102,15 +102,12 @@ class DynamicGroup(Group):
 
     def _create_core(self, settings: Settings) -> ChangingCore:
         durable, own = settings.store is not None, settings.own
-        if settings.protocol == ChangingFreescale.name:
+        kind = live_kind(settings.protocol)
+        if issubclass(kind, ChangingFreescale):
             if settings.trace is not None:
                 raise InputError("trace: groups with phones whose members come and go leave no trace so far")
-            return SuperPeerCore(ChangingFreescale, settings.me, durable, own)
-        if settings.protocol != ChangingMbcp.name:
-            raise InputError(
-                f"protocol: groups that change use mbcp or freescale so far, not {settings.protocol}"
-            )
-        return ChangingCore(ChangingMbcp, settings.me, durable, own, settings.trace is not None)
+            return SuperPeerCore(kind, settings.me, durable, own)
+        return ChangingCore(kind, settings.me, durable, own, settings.trace is not None)
 
     # Joining
 
@@ -520,6 +517,7 @@ class DynamicGroup(Group):
             self._retained = core.retained_bytes
             core.tidy(now, self._forget_after)
             self._watch.check()
+            core.route_around(self._suspicions.suspected, now)
             self._note_held()
             if isinstance(core, SuperPeerCore) and core.phase == Phase.MEMBER:
                 self._look_after_phones(core)

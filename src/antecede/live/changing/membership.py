@@ -7,6 +7,7 @@ the other addresses it answers that nobody is there.
 from __future__ import annotations
 
 import abc
+from collections.abc import Collection
 from typing import Any
 
 from antecede.live.application import ApplicationQueue
@@ -21,6 +22,7 @@ from antecede.live.changing.events import (
     LinkOpened,
     RemoveAsked,
     Reported,
+    RoutesChanged,
     Sponsored,
     Started,
 )
@@ -347,3 +349,24 @@ class MembershipCore(LinkTable, abc.ABC):
         self._log(event)
         self._carry_out(self.address, self.member.remove(event.stream, event.time))
         self._after(self.member)
+
+    # Members that seem to be down
+
+    def route_around(self, suspected: Collection[Stream], now: int) -> None:
+        """Now and then: where members forward messages, they avoid those that seem to be down. What is sent
+        depends on it, so it is in the log."""
+        if self.phase != Phase.MEMBER or not self.kind.reroutes:
+            return
+        order = self.member.order
+        down = set(order.audience).intersection(suspected)
+        if down != order.suspected:
+            self.step(RoutesChanged(sorted(down - order.suspected), sorted(order.suspected - down), now))
+
+    def _on_routes_changed(self, event: RoutesChanged) -> None:
+        self._log(event)
+        member = self.member
+        for stream in event.trusted:  # first, as they may take the place of the others
+            self._carry_out(member.me, member.trust(stream, event.time))
+        for stream in event.suspected:
+            self._carry_out(member.me, member.suspect(stream, event.time))
+        self._after(member)

@@ -83,6 +83,7 @@ async def _answer(group: Group, line: bytes) -> dict[str, Any]:
         return {"error": str(error)}
     return {
         "group": group.settings.group,
+        "protocol": group.settings.protocol,
         "me": group.me,
         "members": [msgspec.to_builtins(member) for member in group.view],
         "removing": list(group.view.removing),

@@ -61,6 +61,7 @@ class ChurnPlan(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     rate: float
     """Steps of the schedule a second, at most."""
+    protocol: str = "mbcp"
     seconds: float = 20.0
     messages: int = 1_000
     payload: int = 100
@@ -185,7 +186,7 @@ class ChurnTrial:
             sync=plan.sync,
             network=worker.network,
             trace=str(self._trace) if self._trace else None,
-            settings=plan.settings,
+            settings={"protocol": plan.protocol, **plan.settings},
         )
         await self._processes.start(worker, task)
 

@@ -1,0 +1,49 @@
+"""Which protocols live groups whose members come and go may use."""
+
+from __future__ import annotations
+
+from antecede.errors import InputError
+from antecede.membership.catalog import (
+    ChangingDepSeq,
+    ChangingMbcp,
+    ChangingPc,
+    ChangingTimestamp,
+    ChangingTimestampDiff,
+    ChangingVcube,
+    ChangingVcubeAgg,
+)
+from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.member import ChangingMember
+from antecede.protocols.catalog import find_protocol
+from antecede.protocols.flooding import Flooding
+
+LIVE: dict[str, type[ChangingMember]] = {
+    each.name: each
+    for each in (
+        ChangingMbcp,
+        ChangingFreescale,
+        ChangingVcube,
+        ChangingVcubeAgg,
+        ChangingPc,
+        ChangingTimestamp,
+        ChangingTimestampDiff,
+        ChangingDepSeq,
+    )
+}
+"""By name, as a group's setting `protocol` says it."""
+
+
+def live_kind(name: str) -> type[ChangingMember]:
+    """The class of a group's members, or an `InputError` that says what to write instead."""
+    if name in LIVE:
+        return LIVE[name]
+    protocol = find_protocol(name)
+    if protocol.links.bounded_delays:
+        why = "it needs promises about delays, which live groups do not offer"
+    elif protocol.overlapping_groups:
+        why = "it is for several groups at once, and a live group is one"
+    elif name == Flooding.name:
+        why = f"its links never change; write {ChangingPc.name}"
+    else:
+        why = "it is for groups with a fixed list of members, which have peers"
+    raise InputError(f"protocol: {name} cannot be used here: {why}")
