@@ -33,7 +33,8 @@ FIXED_WIRE = {
 
 CHANGING_WIRE = {
     1: "members join, leave, are removed and return; phones",
-    2: "0.1.0: members agree on the version of what they broadcast (`VersionRequired`)",
+    2: "0.1.0: members agree on the version of what they broadcast (`VersionRequired`); reports of what has "
+    "changed (`ReportDelta`), and requests for them (`ReportRequest`)",
 }
 """Of groups whose members come and go."""
 

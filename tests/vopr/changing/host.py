@@ -21,7 +21,6 @@ from antecede.live.changing.events import (
     LeaveAsked,
     PartnerGone,
     RemoveAsked,
-    Reported,
     Sponsored,
     Started,
 )
@@ -401,8 +400,8 @@ class Process:
 
     def report(self) -> None:
         core = self.core
-        if core.members and core.reports.is_due(core.member, self.now()):
-            core.step(Reported(self.now()))
+        if core.members and (report := core.reports.due(core.member, self.now())) is not None:
+            core.step(report)
 
     def _route_around(self) -> None:
         """Suspect who is not connected, or not, and now and then somebody who is there."""

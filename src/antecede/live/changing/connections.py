@@ -28,6 +28,7 @@ from antecede.live.changing.greeting import (
     MemberGreeting,
     decode,
 )
+from antecede.live.changing.pacing import PacedLinks
 from antecede.live.changing.presence import PresenceTable, PresenceUpdate
 from antecede.live.clock import Clock
 from antecede.live.operations.logs import Log
@@ -81,6 +82,7 @@ class MemberConnections:
         self._wires: dict[int, Wire] = {}
         """By link, the connection that is used."""
         self._work: dict[int, asyncio.Event] = {}
+        self._phone_links = PacedLinks(self._rouse_now)
         self._presence = PresenceTable(core.name, core.is_phone_core)
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,9 +171,20 @@ class MemberConnections:
             self._drop(link)
         for link in self._core.take_touched():
             if link in self._wires:
-                self._work[link].set()
+                self._rouse(link)
             else:
                 self._call_if_wanted(link)
+
+    def _rouse(self, link: int) -> None:
+        """There may be something to write on a link."""
+        if link in self._phone_links:
+            self._phone_links.rouse(link)
+        else:
+            self._work[link].set()
+
+    def _rouse_now(self, link: int) -> None:
+        if link in self._work:
+            self._work[link].set()
 
     def _call_if_wanted(self, link: int) -> None:
         if link in self._dialling or self._is_closing or self._is_offline:
@@ -187,6 +200,7 @@ class MemberConnections:
         if (work := self._work.pop(link, None)) is not None:
             work.set()
         self._links.pop(link, None)
+        self._phone_links.discard(link)
 
     def _on_call_end(self, link: int, task: asyncio.Task[None]) -> None:
         self._dialling.pop(link, None)
@@ -206,7 +220,7 @@ class MemberConnections:
             if partner.tick(time.monotonic()) is not None:
                 wire.abort()
             elif partner.has_work:
-                self._work[link].set()
+                self._rouse(link)
         for link in self._core.received.keys() - self._wires.keys():
             self._call_if_wanted(link)
         self.wake()
@@ -516,6 +530,8 @@ class MemberConnections:
         if contact.is_phone or self._core.is_phone_core:
             # A phone looks for another super peer when this one is silent.
             partner.heartbeat_seconds, partner.silence_seconds = _PHONE_HEARTBEAT, _PHONE_SILENCE
+        if contact.is_phone:
+            self._phone_links.add(link)
         if self._core.is_phone_core:
             partner.ack_seconds = _PHONE_ACK
         return partner
@@ -546,7 +562,7 @@ class MemberConnections:
             else:
                 partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())
             if link in core.links:
-                self._work[link].set()
+                self._rouse(link)
                 self._heard(link)
             self._stepped()
             if (reason := core.rejected.pop(link, None)) is not None:

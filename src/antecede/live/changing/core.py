@@ -38,6 +38,7 @@ from antecede.live.changing.events import (
 )
 from antecede.live.changing.forgetting import ForgettingCore
 from antecede.live.changing.recovery import take_checkpoint
+from antecede.live.changing.report_deltas import ReportRequest, apply_delta, decode, is_ours
 from antecede.live.changing.reporting import ReportSchedule
 from antecede.live.envelope import PHONE_ORIGINS, Body, wrap
 from antecede.live.events import (
@@ -69,6 +70,7 @@ from antecede.live.trace_rows import (
 from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import chain
 from antecede.membership.member import ChangingMember
+from antecede.membership.packets import ProgressReport
 from antecede.membership.state import Phase, ViewChange
 from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
 
@@ -198,6 +200,7 @@ class ChangingCore(ForgettingCore):
         )
         if checkpoint:
             self._logged_polls = self.polls
+            self.reported.clear()
         self._records, self.packets, self.arrivals = [], {}, set()
         self._next_number += self.is_durable
         return ready
@@ -256,7 +259,7 @@ class ChangingCore(ForgettingCore):
                 return  # a duplicate
             raise RemoteError(f"packet {number} came after packet {before}")
         value = chain(self.received_chain[link], event.data)
-        packet = self.kind.decode(event.data)
+        packet = self._decode(link, event.data)
         self.check_packet(link, packet)
         self._log(event)
         self.received[link], self.received_chain[link] = number, value
@@ -264,6 +267,12 @@ class ChangingCore(ForgettingCore):
             self.arrivals.add(link)
         else:
             self.durably_received[link], self.durable_chain[link] = number, value
+        if isinstance(packet, ReportRequest):
+            self.reports.is_asked = True
+            return
+        if type(packet) is ProgressReport:
+            self.reports.hear(self.reports_heard.get(link), packet)
+            self.reports_heard[link] = packet
         messages = packet.message_ids()
         if messages and self.is_durable:
             self._arrived.update(dict.fromkeys(messages, self._next_number))
@@ -283,6 +292,14 @@ class ChangingCore(ForgettingCore):
             self._on_admitted(member, now)
         self._carry_out(mine, effects)
         self._after(member)
+
+    def _decode(self, link: int, data: bytes) -> Packet:
+        if not is_ours(data):
+            return self.kind.decode(data)
+        packet = decode(data)
+        if isinstance(packet, ReportRequest):
+            return packet
+        return apply_delta(self.reports_heard.get(link), packet)
 
     def check_packet(self, link: int, packet: Packet) -> None:
         """Raise a `RemoteError` if who is at the other end may not send that."""
@@ -392,6 +409,7 @@ class ChangingCore(ForgettingCore):
         queue = self.application
         queue.delivered += 1
         queue.unacked.append(delivery)
+        self.reports.bytes += len(delivery.payload)
         self._numbers[queue.delivered] = number
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:

@@ -78,6 +78,8 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
     """This member reports its progress, and asks for what it lacks."""
 
     time: int
+    asks: bool = False
+    """Whether it waits for the reports of others."""
 
 
 class LeaveAsked(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):

@@ -33,7 +33,6 @@ from antecede.live.changing.events import (
     Expelled,
     LeaveAsked,
     RemoveAsked,
-    Reported,
     StabilityTold,
     Started,
 )
@@ -509,11 +508,16 @@ class DynamicGroup(Group):
         while self._core.brings_back and self._core.poll(now):
             pass
 
+    def _waits_for_reports(self) -> bool:
+        """Whether the application waits until others are known to have delivered something."""
+        return self._state == "draining" or self._retained > self._away.limit // 2
+
     def _on_tick(self) -> None:
         core, now = self._core, self._clock.now()
         if core.members:
-            if core.reports.is_due(core.member, now):
-                core.step(Reported(now))
+            core.reports.wants = self._waits_for_reports()
+            if (report := core.reports.due(core.member, now)) is not None:
+                core.step(report)
             self._retained = core.retained_bytes
             core.tidy(now, self._forget_after)
             self._watch.check()

@@ -7,6 +7,7 @@ from typing import Any
 from antecede.live.changing.contact import Contact
 from antecede.live.events import AckReceived, Incarnation
 from antecede.live.transport.outbox import CHAIN_START, Outbox
+from antecede.membership.packets import ProgressReport
 
 
 class Presence:
@@ -51,6 +52,10 @@ class LinkTable:
         """Links to processes that have never been in the view here."""
         self.void: set[int] = set()
         """Links at whose other end nobody is any more: it has said so."""
+        self.reported: dict[int, ProgressReport] = {}
+        """The last report that was sent on a link, unless a checkpoint came after it."""
+        self.reports_heard: dict[int, ProgressReport] = {}
+        """The last report that came on a link."""
         self.dropped: list[int] = []
         """Links that are no more, for the driver to take."""
 
@@ -95,6 +100,8 @@ class LinkTable:
             self.partner_lineages,
             self.rejected,
             self.packets,
+            self.reported,
+            self.reports_heard,
         )
         for table in tables:
             table.pop(link, None)

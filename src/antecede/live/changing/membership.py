@@ -28,9 +28,10 @@ from antecede.live.changing.events import (
 )
 from antecede.live.changing.labels import Labels
 from antecede.live.changing.links import LinkTable
+from antecede.live.changing.report_deltas import REPORT_REQUEST, ReportDelta, ReportRequest, encode_report
 from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.member import ChangingMember
-from antecede.membership.packets import NobodyHere, Stream
+from antecede.membership.packets import NobodyHere, ProgressReport, Stream
 from antecede.membership.state import Phase
 from antecede.protocols.base import Effects, LocalError, RemoteError
 
@@ -178,9 +179,24 @@ class MembershipCore(LinkTable, abc.ABC):
 
     def _carry_out(self, mine: int, effects: Effects) -> None:
         for send in effects.sends:
+            if type(send.packet) is ProgressReport:
+                self._send_report([self._link_to(mine, to) for to in send.to], send.packet)
+                continue
             data = self.kind.encode(send.packet)
             for to in send.to:
                 self.enqueue(self._link_to(mine, to), data)
+
+    def _send_report(self, links: list[int], report: ProgressReport) -> None:
+        """What has changed since the last one on each link, which is the same on most."""
+        encoded: dict[int, bytes] = {}
+        for link in links:
+            last = self.reported.get(link)
+            data = encoded.get(id(last))
+            if data is None:
+                data = encoded[id(last)] = encode_report(last, report)
+            self.enqueue(link, data)
+            if self.version_with(link) >= ReportDelta.since:
+                self.reported[link] = report
 
     def drop_link(self, link: int) -> None:
         mine, theirs = self.links[link]
@@ -333,6 +349,11 @@ class MembershipCore(LinkTable, abc.ABC):
         self._log(event)
         member = self.member
         self._carry_out(member.me, member.report(event.time))
+        if event.asks:
+            links = [self._link_to(member.me, at) for at in member.addresses.values() if at != member.me]
+            for link in links:
+                if self.version_with(link) >= ReportRequest.since:
+                    self.enqueue(link, REPORT_REQUEST)
         self._after(member)
 
     def _on_leave_asked(self, event: LeaveAsked) -> None:

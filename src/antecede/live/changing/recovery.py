@@ -15,6 +15,7 @@ from antecede.live.events import Delivered, Incarnation
 from antecede.live.ready import send_and_advance
 from antecede.live.recovery import SavedStore
 from antecede.live.store.records import Checkpoint, StoredPacket
+from antecede.membership.packets import ProgressReport
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery
 
@@ -50,6 +51,7 @@ class ChangingCoreState(msgspec.Struct):
     aged_at: int
     old_tombstones: set[int]
     old_originals: set[MessageId]
+    reports_heard: dict[int, ProgressReport] = {}
     since: dict[int, int] = {}
     trace_names: list[str] = []
     speaks: int = 1
@@ -72,6 +74,7 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         acked_packets={link: (box.acked, box.chain[box.acked]) for link, box in core.outboxes.items()},
         received=core.received,
         received_chain=core.received_chain,
+        reports_heard=core.reports_heard,
         lineage=core.lineage,
         partner_lineages=core.partner_lineages,
         broadcasts=core.broadcasts,
@@ -179,6 +182,7 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
     core.lineage, core.partner_lineages = state.lineage, state.partner_lineages
     core.broadcasts, core.causes, core.time = state.broadcasts, state.causes, state.time
     core.since, core.speaks = state.since, state.speaks
+    core.reports_heard = state.reports_heard
     core.resume_polls(state.polls)
     for link, box in core.outboxes.items():
         box.resume(*state.acked_packets[link])

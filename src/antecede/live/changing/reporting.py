@@ -1,14 +1,32 @@
-"""When a member reports its progress: if something has changed, and again while it waits for others."""
+"""When a member reports its progress.
+
+Nobody needs to know at once what others have delivered, unless the view changes or somebody waits. So who
+waits asks the others (`asks`), and else a member lets deliveries add up. A round of reports of everyone to
+everyone is n² packets, each with up to n counts: they may cost about as much as the messages that they
+report, and when there are few messages, about as much as heartbeats.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from antecede.live.changing.events import Reported
 from antecede.membership.member import ChangingMember
+from antecede.membership.packets import Counts, ProgressReport, Stream, is_founder
 from antecede.membership.state import Phase
 
 RETRY = 1_000_000_000
-"""How long a member waits before it asks again, in nanoseconds."""
+"""How long a member waits before it asks again, in nanoseconds: a second, by which all else is measured."""
+_LONGEST = 120
+"""Seconds after which a delivery is reported in any case."""
+_CALM_REPORTS, _BUSY_REPORTS = 25, 2_500
+"""Packets with reports a second, over the group: if nobody waits, and while the view changes."""
+_DELIVERIES, _SQUARE = 4, 12
+"""A report is due after 4 n deliveries, and after n² / 12 in large groups, whose reports are long."""
+_BYTES = 1 << 20
+"""And after so many bytes, which are retained until they are known to be stable."""
+_SHORT = 0.2
+"""Seconds for which nobody has to be asked: that is how often members look whether a report is due."""
 
 
 class ReportSchedule:
@@ -16,44 +34,124 @@ class ReportSchedule:
 
     def __init__(self) -> None:
         self._last: Any = None
-        self._at = 0
+        self._deliveries = self._at = self._asked_at = self._checked_at = 0
+        self._since: int | None = None
+        """When the first delivery was noticed that is not reported."""
+        self._waits = self._waited = False
+        self._heard: dict[Stream, Counts] = {}
+        """By member, the last counts of which nothing is lacking here."""
+        self.bytes = 0
+        """Of the messages that were delivered since."""
+        self.wants = False
+        """Whether the application waits for what others report; its driver says so before each tick."""
+        self.is_asked = False
+        """Whether somebody else does."""
+        self._has_news = False
 
-    def is_due(self, member: ChangingMember, now: int) -> bool:
-        """Whether to report now; then that is taken as done. O(members x streams)."""
+    def hear(self, last: ProgressReport | None, report: ProgressReport) -> None:
+        """Another one's report has come. What is said to one that does not know a stream yet is lost on it,
+        so it is said again when it does. Founders are known to all."""
+        new = report.delivered.keys() - (last.delivered.keys() if last is not None else ())
+        self._has_news |= any(not is_founder(stream) for stream in new)
+
+    def due(self, member: ChangingMember, now: int) -> Reported | None:
+        """The report that is due, if one is; then it is taken as made. O(members), and once a second O(what
+        others have reported since)."""
         if member.phase not in (Phase.MEMBER, Phase.LEAVING):
+            return None
+        state, deliveries = _state(member), member.deliveries
+        if self._last is None and _is_fresh(member):
+            self._last, self._deliveries = state, deliveries  # everybody knows that
+        if deliveries != self._deliveries and self._since is None:
+            self._since = now
+        asks = self._asks(member, now)
+        if not (asks or self._is_due(member, state, now)):
+            return None
+        self._last, self._deliveries, self._at, self._since = state, deliveries, now, None
+        self.bytes, self.is_asked, self._has_news = 0, False, False
+        return Reported(now, asks)
+
+    def _asks(self, member: ChangingMember, now: int) -> bool:
+        """Whether others are to be asked: this member waits since the last look, a second ago."""
+        if now - self._checked_at >= RETRY:
+            self._checked_at, self._waited = now, self._waits
+            self._waits = self._is_waiting(member)
+        waits = self.wants or (self._waits and (self._waited or member.phase == Phase.LEAVING))
+        interval = _interval(len(member.addresses), _CALM_REPORTS)
+        if not waits or interval <= _SHORT * RETRY or now - self._asked_at < RETRY:
             return False
-        progress = _progress(member)
-        if progress == self._last and not (now - self._at >= RETRY and _waits(member)):
-            return False
-        self._last, self._at = progress, now
+        self._asked_at = now
         return True
 
+    def _is_due(self, member: ChangingMember, state: Any, now: int) -> bool:
+        elapsed, size = now - self._at, len(member.addresses)
+        if self._waits and elapsed >= RETRY:
+            return True
+        is_fresh = member.deliveries != self._deliveries
+        if state != self._last or self._has_news or (is_fresh and (self.is_asked or _is_unsettled(member))):
+            return elapsed >= _interval(size, _BUSY_REPORTS) or self._last is None
+        if not is_fresh or self._since is None:
+            return False
+        # Not all at the same moment, though all have delivered the same.
+        spread = 1 + (member.stream * 40_503 + member.reports * 40_499) % 256 / 1_024
+        most = max(_DELIVERIES * size, size * size // _SQUARE) * spread
+        return (
+            member.deliveries - self._deliveries >= most
+            or self.bytes >= _BYTES
+            or now - self._since >= _interval(size, _CALM_REPORTS) * spread
+        )
 
-def _progress(member: ChangingMember) -> Any:
-    """What a report says, and what may make it worth repeating."""
+    def _is_waiting(self, member: ChangingMember) -> bool:
+        """Whether somebody else must send something before this member can go on."""
+        if member.phase == Phase.LEAVING or member.removals.removed or member.early or member.lacked:
+            return True
+        order = member.order
+        if order.count_held():
+            return True
+        for each, counts in member.heard.items():
+            if each in member.addresses and self._heard.get(each) is not counts:
+                known = counts.keys() & order.delivered.keys() - {member.stream}
+                if any(counts[stream] > order.received_up_to(stream) for stream in known):
+                    return True
+                self._heard[each] = counts
+        if len(self._heard) > 2 * len(member.heard):
+            self._heard = {}
+        return False
+
+
+def _interval(size: int, reports: int) -> int:
+    """How long a round of so many members takes at this rate."""
+    longest = _LONGEST if reports == _CALM_REPORTS else 1
+    return min(size * (size - 1) * RETRY // reports, longest * RETRY)
+
+
+def _state(member: ChangingMember) -> Any:
+    """What a report says besides how much is delivered of each stream."""
+    delivered = member.order.delivered
     return (
         member.stream,
-        dict(member.order.delivered),
-        set(member.ends),
-        set(member.progress.done),
+        member.phase,
+        member.forgets,
+        len(delivered),
+        frozenset(stream for stream, end in member.ends.items() if delivered.get(stream, 0) >= end),
+        frozenset(member.progress.done),
         member.withholds_done(),
-        set(member.addresses),
-        # What is said to one that does not know a stream yet is lost on it, so it is said again when it does.
-        {each: set(counts) for each, counts in member.heard.items() if each in member.addresses},
+        frozenset(member.addresses),
     )
 
 
-def _waits(member: ChangingMember) -> bool:
-    """Whether somebody else must send something before this member can go on."""
-    if member.phase == Phase.LEAVING or member.removals.removed or member.early or member.lacked:
-        return True
-    if member.order.count_held():
-        return True
-    received = member.order.received_up_to
-    own = {member.stream}
-    return any(
-        counts.get(stream, 0) > received(stream)
-        for each, counts in member.heard.items()
-        if each in member.addresses
-        for stream in member.order.delivered.keys() - own
+def _is_fresh(member: ChangingMember) -> bool:
+    """Whether this is a founder of a group in which nothing has happened."""
+    return not any(member.order.delivered.values()) and all(map(is_founder, member.order.delivered))
+
+
+def _is_unsettled(member: ChangingMember) -> bool:
+    """Whether members come or go: what is closed, done or forgotten waits for everyone's reports."""
+    return bool(
+        member.ends
+        or member.forgotten
+        or member.unstable_admissions
+        or member.removals.removed
+        or member.early
+        or member.backlog.entries
     )
