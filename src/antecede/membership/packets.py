@@ -266,7 +266,7 @@ class Farewell(ControlPacket, frozen=True, array_like=True, tag=48):
     member: Stream
 
 
-class VersionRequired(ControlPacket, frozen=True, array_like=True, tag=49):
+class VersionRequired(ControlPacket, frozen=True, array_like=True, tag=59):
     """Its sender admits nobody who does not speak this version of the wire format (`upgrading.py`)."""
 
     metric_name: ClassVar[str] = "version"
