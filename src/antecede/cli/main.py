@@ -26,6 +26,7 @@ from antecede.cli.cluster import cluster
 from antecede.cli.demo import demo
 from antecede.cli.doctor import doctor
 from antecede.cli.explain import explain
+from antecede.cli.explore import explore
 from antecede.cli.foreign import export_log, import_log
 from antecede.cli.graph import graph
 from antecede.cli.keys import keys
@@ -60,6 +61,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Logs and streams": {
         "audit": audit,
         "explain": explain,
+        "explore": explore,
         "graph": graph,
         "advise": advise,
         "order": order,
