@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "transactions": {"causality", "compiled", "trace"},
     "sources": {"trace"},
     "audit": {"causality", "report", "spark", "trace"},
+    "explore": {"audit", "causality", "report", "trace"},
     "graph": {"audit", "causality", "spark", "trace"},
     "causal_order": {"causality", "compiled", "sources", "spark", "trace"},
     "advise": {"audit", "causality", "protocols", "sim", "spark", "trace"},

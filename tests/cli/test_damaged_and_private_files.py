@@ -97,6 +97,7 @@ def test_files_are_for_their_owner_only(trace: Path, tmp_path: Path, umask: int)
         ["graph", str(trace), "--out", str(out / "graph")],
         ["import", "dependencies", str(table), "--out", str(out / "table")],
         ["export", "shiviz", str(trace), "--out", str(out / "shiviz.log")],
+        ["explore", str(trace), "--out", str(out / "explorer")],
         ["order", str(table), "--id", "node", "--deps", "parents", "--out", str(out / "ordered")],
     ]
     for command in commands:

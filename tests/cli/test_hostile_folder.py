@@ -77,6 +77,7 @@ def run(folder: Path, *command: str, **environment: str) -> subprocess.Completed
         ["import", "editing", "editing.json.gz", "--out", "{out}/editing"],
         ["import", "git", ".", "--out", "{out}/git"],
         ["export", "shiviz", "trace", "--out", "{out}/log"],
+        ["explore", "trace", "--out", "{out}/explore.html"],
         ["simulate", "--peers", "3", "--seconds", "0.2", "--out", "{out}/simulated"],
         ["verify", "mbcp", "--runs", "110", "--jobs", "2"],
         ["protocols"],

@@ -35,10 +35,12 @@ def audit_to_page(
     progress: Progress = lambda *_: None,
     bad: BadRows | None = None,
     renamed: Callable[[Lineage], Lineage] = lambda found: found,
+    explorer: str = "",
 ) -> AuditResult:
     """Audit what lies at `path`, which the user calls `trace`, and draw its violations.
 
-    `renamed` gives the files in a lineage the names that the user knows.
+    `renamed` gives the files in a lineage the names that the user knows. The violations are linked to the
+    `explorer` at this address.
 
     The chosen `violation`, from 1, comes first. Those after the first `MAX_DRAWN` are described in words
     only.
@@ -67,6 +69,7 @@ def audit_to_page(
         tally=result.tally,
         tally_of=result.tally_of,
         lineage=renamed(lineage(bad, result.runs, result.engine)),
+        explorer=explorer,
     )
     write_whole(page, audit_page(data).encode())
     return result

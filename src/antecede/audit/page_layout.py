@@ -14,7 +14,7 @@ from antecede.audit.faults import DeliveryFault
 from antecede.audit.tally import OverTime, Tally
 from antecede.causality import Verdict
 from antecede.report.charts import compact
-from antecede.report.page import Section, figure, page, table
+from antecede.report.page import Section, figure, link, page, table
 from antecede.report.svg import hover, tag, text
 from antecede.trace.lineage import Lineage, in_brief
 
@@ -67,6 +67,8 @@ class AuditPageData(msgspec.Struct, frozen=True):
     tally_of: str | None = None
     """The run of the tally, if there are several."""
     lineage: Lineage | None = None
+    explorer: str = ""
+    """The address of the explorer of the run with the worst violation."""
 
 
 def headline(verdict: Verdict) -> str:
@@ -178,7 +180,16 @@ def _draw(data: AuditPageData, number: int) -> str:
         "pointer on anything to read it."
     )
     scrolled = f'<div class="scroll">{picture}</div>'
-    return figure(scrolled, caption) + _steps(shown)
+    return figure(scrolled, caption) + _steps(shown) + _link(data, number)
+
+
+def _link(data: AuditPageData, number: int) -> str:
+    """Where the explorer shows a violation, which it numbers by run."""
+    run = data.findings[0].run
+    if not data.explorer or data.findings[number].run != run:
+        return ""
+    own = sum(finding.run == run for finding in data.findings[: number + 1])
+    return f"<p>{link('Look at it in the explorer', f'{data.explorer}#violation={own}')}</p>"
 
 
 def _steps(shown: Excerpt) -> str:

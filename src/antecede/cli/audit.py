@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -13,7 +15,7 @@ from antecede.cli.audit_history import LevelName, audit_history, history_at
 from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
 from antecede.cli.source_input import InputOptions, local_input, source_at
-from antecede.errors import require
+from antecede.errors import InputError, require
 from antecede.units import count_of
 
 if TYPE_CHECKING:
@@ -63,6 +65,14 @@ _Page = Annotated[
         parser=folder, metavar="PAGE", help="Also write a page with the counts and each violation drawn."
     ),
 ]
+_Explorer = Annotated[
+    Path | None,
+    typer.Option(
+        parser=folder,
+        metavar="PAGE.html|FOLDER",
+        help="With --html: also write what antecede explore --out writes, to which the page then links.",
+    ),
+]
 _Drawn = Annotated[
     int | None, typer.Option(min=1, help="The violation that comes first on the page; by default the worst.")
 ]
@@ -77,6 +87,7 @@ def audit(
     level: LevelName = None,
     html: _Page = None,
     violation: _Drawn = None,
+    explorer: _Explorer = None,
     engine: AnalysisEngine = "auto",
     limit: _Limit = 10,
     master: Master = None,
@@ -96,6 +107,8 @@ def audit(
 
     if html is None and violation is not None:
         raise typer.BadParameter("--violation is for --html, the page that it is drawn on")
+    if html is None and explorer is not None:
+        raise typer.BadParameter("--explorer is for --html; antecede explore writes the explorer alone")
     columns = reading.columns or []
     trace = local_input(trace, reading.max_bytes)
     if history_at(trace, columns, reading.preset, level):
@@ -106,7 +119,7 @@ def audit(
         audit_source(source, trace, reading, engine, master, html, limit, as_json)
         return
     bad = BadRows(trace, reading.strict)
-    outcome = _audit_trace(trace, reading, html, violation, engine, limit, master, bad)
+    outcome = _audit_trace(trace, reading, html, violation, explorer, engine, limit, master, bad)
     if as_json:
         _print_json(trace, outcome, html, bad)
     else:
@@ -124,6 +137,7 @@ def _audit_trace(
     reading: InputOptions,
     html: Path | None,
     violation: int | None,
+    explorer: Path | None,
     engine: str,
     limit: int,
     master: str | None,
@@ -137,18 +151,46 @@ def _audit_trace(
         from antecede.audit.page import audit_to_page, check_page
 
         check_page(html)
+    if explorer is not None:
+        from antecede.explore.page import check_place
+
+        check_place(explorer)
     with (
         show.progress() as progress,
         mapped_trace(trace, reading.columns or [], progress, bad, reading.run_per_file) as ours,
     ):
         if html is not None:
             named = show.as_named(trace)
-            return audit_to_page(
-                html, named, ours, engine, limit, master, violation, progress, bad, show.renamed
+            address = _address(explorer, html) if explorer is not None else ""
+            outcome = audit_to_page(
+                html, named, ours, engine, limit, master, violation, progress, bad, show.renamed, address
             )
+            if explorer is not None:
+                _write_explorer(Path(ours), named, outcome, explorer, progress)
+            return outcome
         outcome = audit_path(ours, engine, limit, master, progress, bad)
         refuse_without_deliveries(ours, outcome.verdict, bad)
         return outcome
+
+
+def _address(explorer: Path, page: Path) -> str:
+    """Where the page finds the explorer."""
+    file = explorer if explorer.suffix == ".html" else explorer / "index.html"
+    return quote(Path(os.path.relpath(file, page.parent)).as_posix())
+
+
+def _write_explorer(
+    trace: Path, named: str, outcome: AuditResult, explorer: Path, progress: Callable[[str, int, int], None]
+) -> None:
+    """The explorer of the run with the worst violation; of the only run, if there is one."""
+    from antecede.explore.page import write
+
+    if outcome.runs > 1 and not outcome.findings:
+        raise InputError(
+            f"--explorer: none of the {outcome.runs:,} runs has a violation; antecede explore --run shows one"
+        )
+    run = outcome.findings[0].run if outcome.findings else None
+    write(trace, Path(named).name or named, run, explorer, progress)
 
 
 def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRows) -> None:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from antecede.explore.index import Written
     from antecede.trace.bad_rows import BadRows
 
-_PAGE_SUFFIXES = (".html", ".htm")
-
 
 def explore(
     trace: Annotated[
@@ -55,7 +53,7 @@ def explore(
     elsewhere. docs/explore.md has pictures.
     """
     require("antecede.trace", "sim")
-    from antecede.explore.page import is_complete, write_file, write_folder
+    from antecede.explore.page import is_complete, write, write_folder
     from antecede.trace.bad_rows import BadRows
 
     if out is None and is_complete(Path(trace)):
@@ -65,7 +63,6 @@ def explore(
     trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
     bad = BadRows(trace, strict)
     if out is not None:
-        write = write_file if out.suffix in _PAGE_SUFFIXES else write_folder
         with _readable(trace, columns, bad, run_per_file) as (ours, progress):
             written = write(ours, named, run, out, progress)
         _print_written(written, out, bad, as_json)

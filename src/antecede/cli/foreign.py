@@ -107,7 +107,12 @@ def _import_source(
 
 def export_log(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="shiviz: every send and delivery with its vector clock.")
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="shiviz: every send and delivery with its vector clock. perfetto: tracks and slices, and "
+            "arrows for immediate dependencies, as JSON.",
+        ),
     ],
     trace: Annotated[str, typer.Argument(help="A small trace: a folder or a file, compressed or not.")],
     out: Annotated[Path, typer.Option(parser=folder, metavar="FILE", help="File for the log.")],
@@ -117,25 +122,36 @@ def export_log(
     max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
-    """Write a run as a log that ShiViz draws; antecede import shiviz reads it back."""
+    """Write a run as a log that ShiViz or Perfetto draws; antecede import shiviz reads the former back.
+
+    For more than ShiViz draws, see antecede explore.
+    """
     require("antecede.trace", "sim")
+    from antecede.graph.perfetto import PerfettoExport, export_perfetto
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.foreign.mapped_trace import mapped_trace
-    from antecede.trace.foreign.shiviz_export import export_shiviz
+    from antecede.trace.foreign.shiviz_export import ShivizExport, export_shiviz
 
-    if format_ != "shiviz":
-        raise InputError(f"no format '{format_}' to export; choose shiviz")
+    if format_ not in ("shiviz", "perfetto"):
+        raise InputError(f"no format '{format_}' to export; choose shiviz or perfetto")
     trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
     bad = BadRows(trace, strict)
     with mapped_trace(trace, columns or [], bad=bad) as ours:
-        exported = export_shiviz(Path(ours), out, run)
+        exported: ShivizExport | PerfettoExport = (
+            export_shiviz(Path(ours), out, run)
+            if format_ == "shiviz"
+            else export_perfetto(Path(ours), out, run)
+        )
     if as_json:
         document = {name: getattr(exported, name) for name in exported.__struct_fields__}
         show.json(document | {"bad_rows": bad.rows, "bad": bad.kinds})
         return
     show.bad_rows(bad.kinds)
     show.line(f"{exported.events:,} events of {exported.processes:,} processes")
-    show.line(f"In ShiViz, set the log parsing regular expression to {exported.regex}")
+    if isinstance(exported, ShivizExport):
+        show.line(f"In ShiViz, set the log parsing regular expression to {exported.regex}")
+    else:
+        show.line(f"{count_of(exported.flows, 'arrow')}, for immediate dependencies between processes")
     show.line(f"Log: {exported.file}")
 
 

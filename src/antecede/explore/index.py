@@ -58,9 +58,14 @@ class Written(NamedTuple):
 
 
 def write_index(
-    path: Path, title: str, run: str | None, write: Write, progress: Progress = lambda *_: None
+    path: Path,
+    title: str,
+    run: str | None,
+    write: Write,
+    progress: Progress = lambda *_: None,
+    chunk: int = CHUNK,
 ) -> Written:
-    """Prepare a run of the trace at `path`, which the user calls `title`."""
+    """Prepare a run of the trace at `path`, which the user calls `title`, with `chunk` events in a file."""
     progress("reading", 0, 0)
     columns = read_columns(path, run)
     if len(columns.lanes) > MAX_LANES:
@@ -69,12 +74,13 @@ def write_index(
     progress("judging", 0, 0)
     judged = judge(path, columns, events)
     progress("ordering", 0, 0)
-    layout = lay_out(events, judged.impossible)
-    return _Writer(columns, layout, judged, write).write_all(title, progress)
+    layout = lay_out(events, judged.impossible, chunk)
+    return _Writer(columns, layout, judged, write, chunk).write_all(title, progress)
 
 
 class _Writer:
-    def __init__(self, columns: RunColumns, layout: Layout, judged: Judged, write: Write) -> None:
+    def __init__(self, columns: RunColumns, layout: Layout, judged: Judged, write: Write, chunk: int) -> None:
+        self._chunk = chunk
         self._columns, self._layout, self._judged, self._write = columns, layout, judged, write
         self._events: Events = layout.events
         start = int(self._events.time.min())
@@ -83,7 +89,7 @@ class _Writer:
         self._times = (self._events.time.view(np.uint64) - np.uint64(start % (1 << 64))).astype(np.float64)
 
     def write_all(self, title: str, progress: Progress) -> Written:
-        chunks = -(-self._events.size // CHUNK)
+        chunks = -(-self._events.size // self._chunk)
         spans = []
         for number in range(chunks):
             progress("writing", number, chunks)
@@ -109,7 +115,7 @@ class _Writer:
             "has_ids": columns.messages.ids is not None,
             "start": str(self._start),
             "duration": max(1.0, float(self._times.max())),
-            "chunk": CHUNK,
+            "chunk": self._chunk,
             "spans": spans,
             "stride": self._layout.stride,
             "checkpoints": len(self._layout.checkpoints),
@@ -140,7 +146,7 @@ class _Writer:
     def _write_chunk(self, number: int) -> list[float]:
         """One file of events; its earliest and its latest time."""
         events = self._events
-        rows = self._layout.sequence[number * CHUNK : (number + 1) * CHUNK]
+        rows = self._layout.sequence[number * self._chunk : (number + 1) * self._chunk]
         message, lane = events.message[rows], events.lane[rows]
         send = np.where(message >= 0, events.send[message], -1)
         is_sent = send >= 0

@@ -80,8 +80,8 @@ def select_events(columns: RunColumns) -> Events:
     return Events(lane, position, start, kind, message, columns.time[row], held[row], row, send)
 
 
-def lay_out(events: Events, impossible: np.ndarray) -> Layout:
-    """The sequence, and the checkpoints along it; `impossible` are events."""
+def lay_out(events: Events, impossible: np.ndarray, chunk: int = CHUNK) -> Layout:
+    """The sequence, and the checkpoints along it, every `chunk` events or more; `impossible` are events."""
     kind = events.kind.copy()
     kind[impossible] |= IMPOSSIBLE
     events = events._replace(kind=kind)
@@ -98,7 +98,7 @@ def lay_out(events: Events, impossible: np.ndarray) -> Layout:
     place = np.empty(events.size, np.int64)
     place[sequence] = np.arange(events.size)
     lanes = len(events.lane_start) - 1
-    stride = checkpoint_stride(events.size, lanes)
+    stride = checkpoint_stride(events.size, lanes, chunk)
     checkpoints = np.zeros((-(-events.size // stride) if stride else 0, lanes, lanes), np.uint32)
     if stride:
         _replay_clocks(events, sequence, stride, checkpoints)
@@ -118,16 +118,16 @@ def _replay_clocks(events: Events, sequence: np.ndarray, stride: int, checkpoint
         )
 
 
-def checkpoint_stride(events: int, lanes: int) -> int:
-    """Events between checkpoints, a multiple of the chunks; 0 if even two would take too much memory."""
+def checkpoint_stride(events: int, lanes: int, chunk: int) -> int:
+    """Events between checkpoints, a multiple of `chunk`; 0 if even two would take too much memory."""
     most = _CHECKPOINT_BYTES * events // (4 * lanes * lanes)
-    chunks = -(-events // CHUNK)
+    chunks = -(-events // chunk)
     if chunks <= 1 or most < 2:
         return 0
     stride = 1
     while -(-chunks // stride) > most:
         stride *= 2
-    return stride * CHUNK
+    return stride * chunk
 
 
 @njit_plain

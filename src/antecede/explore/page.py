@@ -66,12 +66,27 @@ def page(title: str, data: str | None = None) -> str:
     )
 
 
+def write(
+    path: Path, title: str, run: str | None, out: Path, progress: Progress = lambda *_: None
+) -> Written:
+    """Write the explorer of a run, which the user calls `title`: a page by the name of `out`, or a folder."""
+    check_place(out)
+    return (write_file if out.suffix == ".html" else write_folder)(path, title, run, out, progress)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a place that cannot be written, before the work rather than after it."""
+    if out.suffix == ".html":
+        if out.is_dir() or not out.parent.is_dir():
+            raise InputError(f"{out}: name a file in a folder that exists, such as explore.html")
+    elif out.exists() and (not out.is_dir() or (any(out.iterdir()) and not is_explorer(out))):
+        raise InputError(f"{out} has something else in it; the explorer goes into a folder of its own")
+
+
 def write_folder(
     path: Path, title: str, run: str | None, folder: Path, progress: Progress = lambda *_: None
 ) -> Written:
     """Write the page and the run's files into a new folder, or over one that was written so."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_explorer(folder))):
-        raise InputError(f"{folder} has something else in it; the explorer goes into a folder of its own")
     data = folder / _DATA
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / _PAGE).unlink(missing_ok=True)
@@ -102,8 +117,6 @@ def write_file(
     path: Path, title: str, run: str | None, file: Path, progress: Progress = lambda *_: None
 ) -> Written:
     """Write one page with the whole run in it, for runs that are small enough."""
-    if file.is_dir() or not file.parent.is_dir():
-        raise InputError(f"{file}: name a file in a folder that exists, such as explore.html")
     contents: dict[str, bytes] = {}
     written = write_index(path, title, run, contents.__setitem__, progress)
     packed = gzip.compress(_container(contents), 6, mtime=0)

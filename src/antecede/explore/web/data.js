@@ -9,6 +9,7 @@ export const TILE = 1024;
 const MESSAGES_IN_FILE = 65536;
 const DELIVERIES_IN_FILE = 262144;
 const MAX_FILES = 600;
+const VERSION = 1;
 
 /** Reads files from the folder that the page is in. */
 class Folder {
@@ -93,6 +94,7 @@ export class Data {
   static async open(embedded) {
     const source = embedded === null ? new Folder() : await Embedded.open(embedded);
     const index = JSON.parse(new TextDecoder().decode(await source.read("index.json")));
+    if (index.version !== VERSION) throw new Error("it was prepared by another version of Antecede; do it again");
     return new Data(source, index);
   }
 

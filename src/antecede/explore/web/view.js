@@ -1,10 +1,10 @@
 // What of the run is in sight, and its picture: density by lane and time, or every event and arrow.
 
 import { DELIVER, NONE, RECEIVE, SEND, TILE, eventOf } from "./data.js";
-import { Raster, mix, pack } from "./raster.js";
+import { Raster, blend, pack } from "./raster.js";
 
-const MAX_EVENTS = 200000;
-const MAX_ARROWS = 3000;
+const MAX_EVENTS = 40000;
+const MAX_ARROWS = 2000;
 const AXIS = 26;
 const MIN_LANE = 15;
 const MARK = { message: 12 };
@@ -177,9 +177,8 @@ export class View {
     const wanted = [];
     const inSight = this.chunksInSight();
     const share = (Math.min(this.t1, this.data.index.duration) - Math.max(0, this.t0)) / this.data.index.duration;
-    const estimate = Math.min(inSight.length * this.data.index.chunk, 2 * share * this.data.index.events);
-    let detail = inSight.length * this.data.index.chunk <= MAX_EVENTS || estimate <= MAX_EVENTS / 4;
-    detail = detail && inSight.length <= 40 && estimate <= MAX_EVENTS;
+    const estimate = share * this.data.index.events;
+    let detail = estimate <= MAX_EVENTS && inSight.length <= 4 + (2 * MAX_EVENTS) / this.data.index.chunk;
     const chunks = [];
     if (detail) {
       for (const number of inSight) {
@@ -280,7 +279,8 @@ export class View {
    * @param {number} count @param {number} strength */
   densityRow(lane, tiles, columns, count, strength) {
     const { raster, colours, selection } = this;
-    const paper = pack(colours.paper);
+    const [paper, past, future] = [pack(colours.paper), pack(colours.past), pack(colours.future)];
+    const neither = pack(colours.quiet);
     const span = this.t1 - this.t0;
     const pastTime = selection ? selection.pastTime[lane] : -1;
     const futureTime = selection ? selection.futureTime[lane] : Infinity;
@@ -306,8 +306,9 @@ export class View {
         raster.row[x] = 0;
         continue;
       }
-      const colour = x <= pastEnd ? colours.past : x >= futureBegin ? colours.future : colours.quiet;
-      raster.row[x] = mix(paper, colour, Math.min(1, 0.12 + 0.88 * Math.log(1 + value) * strength));
+      const colour = x <= pastEnd ? past : x >= futureBegin ? future : neither;
+      const share = Math.min(1, 0.12 + 0.88 * Math.log(1 + value) * strength);
+      raster.row[x] = blend(paper, colour, (share * 256) | 0);
     }
   }
 
