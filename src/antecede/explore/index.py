@@ -26,7 +26,7 @@ import numpy as np
 from antecede import __version__
 from antecede.errors import InputError
 from antecede.explore.columns import RunColumns, read_columns
-from antecede.explore.layout import CHUNK, Events, Layout, count_by_bucket, lay_out, select_events
+from antecede.explore.layout import CHUNK, Events, EventSequence, count_by_bucket, lay_out, select_events
 from antecede.explore.marks import Judged, Mark, judge
 from antecede.jit import njit_plain
 from antecede.trace.schema import DELIVER, KINDS
@@ -79,7 +79,7 @@ def write_index(
 
 
 class _Writer:
-    def __init__(self, columns: RunColumns, layout: Layout, judged: Judged, write: Write, chunk: int) -> None:
+    def __init__(self, columns: RunColumns, layout: EventSequence, judged: Judged, write: Write, chunk: int) -> None:
         self._chunk = chunk
         self._columns, self._layout, self._judged, self._write = columns, layout, judged, write
         self._events: Events = layout.events

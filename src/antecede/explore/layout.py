@@ -49,7 +49,7 @@ class Events(NamedTuple):
         return len(self.lane)
 
 
-class Layout(NamedTuple):
+class EventSequence(NamedTuple):
     """The events in sequence."""
 
     events: Events
@@ -80,7 +80,7 @@ def select_events(columns: RunColumns) -> Events:
     return Events(lane, position, start, kind, message, columns.time[row], held[row], row, send)
 
 
-def lay_out(events: Events, impossible: np.ndarray, chunk: int = CHUNK) -> Layout:
+def lay_out(events: Events, impossible: np.ndarray, chunk: int = CHUNK) -> EventSequence:
     """The sequence, and the checkpoints along it, every `chunk` events or more; `impossible` are events."""
     kind = events.kind.copy()
     kind[impossible] |= IMPOSSIBLE
@@ -102,7 +102,7 @@ def lay_out(events: Events, impossible: np.ndarray, chunk: int = CHUNK) -> Layou
     checkpoints = np.zeros((-(-events.size // stride) if stride else 0, lanes, lanes), np.uint32)
     if stride:
         _replay_clocks(events, sequence, stride, checkpoints)
-    return Layout(events, sequence, place, stride, checkpoints)
+    return EventSequence(events, sequence, place, stride, checkpoints)
 
 
 def _replay_clocks(events: Events, sequence: np.ndarray, stride: int, checkpoints: np.ndarray) -> None:
