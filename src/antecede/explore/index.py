@@ -79,7 +79,9 @@ def write_index(
 
 
 class _Writer:
-    def __init__(self, columns: RunColumns, layout: EventSequence, judged: Judged, write: Write, chunk: int) -> None:
+    def __init__(
+        self, columns: RunColumns, layout: EventSequence, judged: Judged, write: Write, chunk: int
+    ) -> None:
         self._chunk = chunk
         self._columns, self._layout, self._judged, self._write = columns, layout, judged, write
         self._events: Events = layout.events
