@@ -31,6 +31,7 @@ class App {
     this.view = new View(byId("canvas"), data);
     this.asked = false;
     this.selecting = 0;
+    this.lastMark = -1;
     this.describe();
     this.listen();
     this.showMarks();
@@ -94,8 +95,8 @@ class App {
     byId("in").onclick = () => this.move(() => this.view.zoom(0.6));
     byId("out").onclick = () => this.move(() => this.view.zoom(1 / 0.6));
     byId("fit").onclick = () => this.move(() => this.view.fit());
-    byId("next").onclick = () => this.showMark(this.view.mark + 1);
-    byId("previous").onclick = () => this.showMark(this.view.mark - 1);
+    byId("next").onclick = () => this.showMark(this.lastMark + 1);
+    byId("previous").onclick = () => this.showMark(this.lastMark - 1);
     byId("help").onclick = () => this.toggleKeys();
     document.addEventListener("keydown", (event) => this.onKey(event));
     addEventListener("hashchange", () => this.follow(location.hash));
@@ -188,8 +189,8 @@ class App {
       _: () => view.zoomLanes(0.8),
       0: () => view.fit(),
       Home: () => view.fit(),
-      n: () => this.showMark(view.mark + 1),
-      b: () => this.showMark(view.mark - 1),
+      n: () => this.showMark(this.lastMark + 1),
+      b: () => this.showMark(this.lastMark - 1),
       "/": () => byId("query").focus(),
       "?": () => this.toggleKeys(),
       Enter: () => this.pick(view.gutter + view.plotWidth / 2, view.height / 2),
@@ -208,7 +209,14 @@ class App {
   async pick(x, y) {
     const near = this.view.shown.detail ? this.view.nearest(x, y) : null;
     const event = near || (await this.nearestOnLane(this.view.timeAt(x), this.view.laneAt(y)));
-    if (event) await this.select(event.message, event);
+    if (!event) return;
+    this.leaveMark();
+    await this.select(event.message, event);
+  }
+
+  leaveMark() {
+    this.view.mark = -1;
+    this.view.path = [];
   }
 
   /** @param {number} time @param {number} lane @returns {Promise<import("./data.js").Event | null>} */
@@ -261,7 +269,7 @@ class App {
   clear() {
     this.selecting++;
     this.view.selection = null;
-    this.view.mark = -1;
+    this.leaveMark();
     this.showMarks();
     this.redraw();
   }
@@ -277,6 +285,7 @@ class App {
         const at = number - part.first;
         if (part.laneKind[at] >>> 4 === lane && part.message[at] !== NONE) {
           const event = await this.data.event(number);
+          this.leaveMark();
           await this.select(event.message, event);
           this.bringIntoSight(event);
           return;
@@ -307,13 +316,38 @@ class App {
     if (!marks.length) return;
     const place = ((number % marks.length) + marks.length) % marks.length;
     const mark = marks[place];
-    this.view.mark = place;
+    this.view.mark = this.lastMark = place;
+    this.view.path = [];
     if (mark.event >= 0) this.view.centre(mark.time, mark.lane, Math.min(this.view.t1 - this.view.t0, this.view.spanOf(IN_SIGHT)));
     this.redraw();
     if (mark.message >= 0) {
       const at = mark.event >= 0 ? await this.data.event(mark.event) : undefined;
       await this.select(mark.message, at);
+      const path = await this.pathOf(mark, at);
+      if (this.view.mark === place) this.view.path = path;
+      this.redraw();
     } else this.showMarks();
+  }
+
+  /** The way of each message from the cause to the effect: its send, and its delivery where the next was sent.
+   * @param {import("./data.js").Mark} mark @param {import("./data.js").Event} [end]
+   * @returns {Promise<[import("./data.js").Event, import("./data.js").Event][]>} */
+  async pathOf(mark, end) {
+    /** @type {[import("./data.js").Event, import("./data.js").Event][]} */
+    const path = [];
+    for (let place = 0; place < mark.path.length; place++) {
+      const message = await this.data.message(mark.path[place]);
+      if (message.send === NONE) continue;
+      const send = await this.data.event(message.send);
+      if (place === mark.path.length - 1) {
+        if (end) path.push([send, end]);
+        continue;
+      }
+      const next = this.data.originOf(mark.path[place + 1]);
+      const deliveries = await this.data.deliveries(message.start, message.end, MAX_LISTED * 10);
+      path.push([send, deliveries.find((each) => each.lane === next) || send]);
+    }
+    return path;
   }
 
   /** A process, a message, or a time. @param {string} text */
@@ -324,6 +358,7 @@ class App {
     const time = parseTime(wanted);
     const message = await this.data.findMessage(wanted);
     if (message >= 0) {
+      this.leaveMark();
       const found = await this.select(message);
       if (found) this.view.centre(found.event.time, found.event.lane, Math.min(this.view.t1 - this.view.t0, this.view.spanOf(IN_SIGHT)));
       else this.fail(new Error(`${wanted} is in the run only as a name; nobody sent or delivered it.`));

@@ -21,6 +21,8 @@ export class View {
     /** @type {Selection | null} */
     this.selection = null;
     this.mark = -1;
+    /** @type {[import("./data.js").Event, import("./data.js").Event][]} */
+    this.path = [];
     this.frames = 0;
     this.missing = 0;
     /** What the last picture showed. */
@@ -194,6 +196,7 @@ export class View {
     if (detail) this.drawEvents(chunks);
     else wanted.push(...this.drawDensity());
     this.drawSelected();
+    this.drawPath();
     this.drawMarks();
     this.context.putImageData(this.raster.image, this.gutter * this.scale, AXIS * this.scale);
     this.drawFrame();
@@ -252,8 +255,7 @@ export class View {
     }
     const tiles = [];
     for (let tile = 0; tile < 1 << level; tile++) tiles.push(data.has(`tile-${level}-${tile}.bin`));
-    const thin = this.laneHeight * scale < 1.5;
-    const strength = 1 / Math.log(2 + peaks[level] * (thin ? 2 : 1));
+    const strength = 1 / Math.max(1, peaks[level]);
     const height = Math.max(1, Math.round(this.laneHeight * scale * (this.laneHeight > 4 ? 0.78 : 1)));
     for (let lane = this.firstLane(); lane < this.lastLane(); lane++) {
       this.densityRow(lane, tiles, columns, count, strength);
@@ -307,7 +309,7 @@ export class View {
         continue;
       }
       const colour = x <= pastEnd ? past : x >= futureBegin ? future : neither;
-      const share = Math.min(1, 0.12 + 0.88 * Math.log(1 + value) * strength);
+      const share = 0.15 + 0.85 * Math.sqrt(Math.min(1, value * strength));
       raster.row[x] = blend(paper, colour, (share * 256) | 0);
     }
   }
@@ -416,6 +418,18 @@ export class View {
     }
     raster.dot(this.x(event.time) * scale, this.y(event.lane) * scale, 7 * scale, colours.paper);
     raster.dot(this.x(event.time) * scale, this.y(event.lane) * scale, 6 * scale, colours.own);
+  }
+
+  /** The messages from the cause to the effect of the violation that is shown. */
+  drawPath() {
+    const { raster, scale, colours } = this;
+    for (const [from, to] of this.path) {
+      const [x0, y0] = [this.x(from.time) * scale, this.y(from.lane) * scale];
+      const [x1, y1] = [this.x(to.time) * scale, this.y(to.lane) * scale];
+      if (Math.max(x0, x1) < 0 || Math.min(x0, x1) > raster.width) continue;
+      for (const shift of [-1, 0, 1]) raster.line(x0, y0 + shift, x1, y1 + shift, colours.fault, 0.9);
+      raster.dot(x0, y0, 6 * scale, colours.fault);
+    }
   }
 
   drawMarks() {
