@@ -107,7 +107,7 @@ class _Page:
 
     def measure(self) -> dict[str, Any]:
         found: dict[str, Any] = {"first_picture_ms": round(self._call("first", None))}
-        for name, events in (("whole", 0), ("most_events", 39_000), ("close", 2_000)):
+        for name, events in (("whole", 0), ("most_events", 19_000), ("close", 2_000)):
             self._call("look", events)
             before = self._cpu()
             found[f"pan_{name}"] = self._call("pan", _FRAMES)

@@ -3,7 +3,7 @@
 import { DELIVER, NONE, RECEIVE, SEND, TILE, eventOf } from "./data.js";
 import { Raster, blend, pack } from "./raster.js";
 
-const MAX_EVENTS = 40000;
+const MAX_EVENTS = 20000;
 const MAX_ARROWS = 2000;
 const AXIS = 26;
 const MIN_LANE = 15;
