@@ -1,7 +1,7 @@
 """Stores that earlier releases have left are opened by this one, and go on where they were.
 
 `old_stores/vN.zip` has stores of format N, of processes that were killed; `old_stores/make.py` says of which.
-They are replayed by today's code, which must give the same packets as those that others have received already.
+They are replayed by today's code, which must give the same packets as those that others have received.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Restarted:
 
     def read(self) -> None:
         while (delivery := self.core.next_delivery(NOW, acks=bool(self.bodies))) is not None:
-            self.bodies.append(decode_body(unwrap(delivery.payload)))
+            self.bodies.append(str(decode_body(unwrap(delivery.payload))))
             self.journal.cursor = self.core.application.cursor
             self.commit()
         self.commit()
