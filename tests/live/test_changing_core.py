@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from memory_disk import MemoryDisk
 
@@ -21,10 +22,13 @@ from antecede.live.changing.events import (
     Sponsored,
     Started,
 )
+from antecede.live.changing.greeting import GoneError, MemberGreeter
 from antecede.live.changing.recovery import restore
 from antecede.live.events import PacketReceived
 from antecede.live.ready import send_and_advance
 from antecede.live.store.journal import Journal
+from antecede.live.transport.greeter import StaleGreetingError
+from antecede.live.transport.outbox import CHAIN_START
 from antecede.membership.catalog import ChangingMbcp
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
@@ -201,3 +205,19 @@ def test_contacts_that_nobody_writes_are_refused(contact: Contact) -> None:
         decode_contact(encode_contact(contact))
     with contextlib.suppress(RemoteError):
         decode_contact(encode_contact(contact)[:-1])
+
+
+def test_an_answer_to_a_call_that_arrives_after_its_link_is_forgotten_is_not_taken() -> None:
+    """The caller remembers packets that the other does not any more. Its next call says so."""
+    ana, bo = founders()
+    cy = joined(ana, bo)
+    there, here = MemberGreeter(bo.core, "room"), MemberGreeter(cy.core, "room")
+    link = cy.link_to(BO)
+    made_later = here.call(CY.address, link, "")
+    late = msgspec.structs.replace(made_later, received=0, chain=CHAIN_START)  # as before the first packet
+    bo.core.drop_link(bo.link_to(CY))
+    answer = there.call(BO.address, there.find_link(late, 0, None), "")
+    with pytest.raises(StaleGreetingError):
+        here.find_link(answer, 0, late)
+    with pytest.raises(GoneError):
+        there.find_link(made_later, 0, None)

@@ -110,6 +110,8 @@ class Process:
         self.is_alive, self.is_up = True, False
         self.ends: dict[End, tuple[int, int | None]] = {}
         """Of its connections: the address of this process, and the link once it is known."""
+        self._calls: dict[End, MemberGreeting] = {}
+        """What was said first on connections that this process has made."""
         self.serving: dict[int, End] = {}
         """By link, the connection that is used."""
         self.links: dict[int, PartnerLink] = {}
@@ -262,7 +264,8 @@ class Process:
             return False
         near, far = world.network.connect(cast("Any", self), cast("Any", called))
         self.ends[near], called.ends[far] = (mine, link), (-1, None)
-        near.write([encode(self.greeter.call(mine, link, self.host.place))], is_greeting=True)
+        self._calls[near] = self.greeter.call(mine, link, self.host.place)
+        near.write([encode(self._calls[near])], is_greeting=True)
         world.push(world.now + _GREETING_PATIENCE, cast("Any", self), self._give_up, near)
         return True
 
@@ -321,10 +324,10 @@ class Process:
         core, now = self.core, self.now()
         called = None
         if end.dialled:
-            mine, link = self.ends[end]
+            _, link = self.ends[end]
             if link is not None and link not in core.links:
                 return self._close(end)
-            called = mine, None if link is None else core.links[link][1]
+            called = self._calls[end]
         is_seeking = end.dialled and self.ends[end][1] is None
         link = self.greeter.find_link(greeting, now, called)
         self.greeter.check_resumable(link, cast("Any", greeting))

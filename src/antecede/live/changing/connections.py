@@ -304,12 +304,10 @@ class MemberConnections:
                     self._check_identity(wire, name)
                 if link is not None and link not in self._core.links:
                     return  # it was dropped meanwhile
-                called = mine, None if link is None else self._core.links[link][1]
+                called = self._greeter.call(mine, link, self._place(), self._security.token)
                 if isinstance(wire, TcpWire):  # the library of WebSockets reads ahead, past the greeting
                     wire.max_bytes = _MAX_GREETING if link is None else _MAX_ANSWER
-                await wire.write(
-                    [encode(self._greeter.call(mine, link, self._place(), self._security.token))]
-                )
+                await wire.write([encode(called)])
                 greeting = await self._read_greeting(wire, link)
                 if isinstance(greeting, Inquiry):
                     raise RemoteError("it answers with an inquiry")
@@ -398,7 +396,7 @@ class MemberConnections:
         raise StaleGreetingError
 
     async def _accept_greeting(
-        self, wire: Wire, greeting: MemberGreeting, called: tuple[int, int | None] | None
+        self, wire: Wire, greeting: MemberGreeting, called: MemberGreeting | None
     ) -> int:
         """Validate a greeting, and return the link that it is for; or refuse it with the reason."""
         if greeting.contact.name in self._cut_off:

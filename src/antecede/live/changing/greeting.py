@@ -50,6 +50,11 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
         return self.contact.name
 
     @property
+    def is_blank(self) -> bool:
+        """Whether its sender remembers no packet of the link, in either direction."""
+        return not self.received and not self.acked
+
+    @property
     def spoken(self) -> list[int]:
         return self.versions
 
@@ -173,9 +178,9 @@ class MemberGreeter(Greeter):
         if greeting.you:  # else it did not know whom it called, nor what it had received from there
             super()._check_received(peer, greeting, is_new_life)
 
-    def find_link(self, greeting: MemberGreeting, now: int, called: tuple[int, int | None] | None) -> int:
-        """The link that a greeting is for. `called` is the address of this process that has called, and the
-        other one if it is known; None if the other has called."""
+    def find_link(self, greeting: MemberGreeting, now: int, called: MemberGreeting | None) -> int:
+        """The link that a greeting is for. `called` is the greeting that it answers; None if the other has
+        called."""
         core, contact = self._changing, greeting.contact
         version = self.shared_version(greeting)
         if greeting.group != self._group:
@@ -186,11 +191,11 @@ class MemberGreeter(Greeter):
             raise RemoteError(f"{core.name} is not a member")
         mine = greeting.you or core.address
         if called is not None:
-            if called[0] not in core.members:
+            if called.contact.address not in core.members:
                 raise StaleGreetingError  # that address was given up meanwhile
-            if mine != called[0]:
+            if mine != called.contact.address:
                 raise RemoteError("it answers another address than the one that has called")
-            if called[1] not in (None, contact.address):
+            if called.you not in (0, contact.address):
                 raise RemoteError(f"{contact.label} answers for another incarnation")
         if mine not in core.members and core.phase != Phase.MEMBER:
             raise StaleGreetingError  # this process is about to be a member, and can tell then
@@ -200,6 +205,9 @@ class MemberGreeter(Greeter):
         self._check_version(greeting, version, link, is_new=called is None and not greeting.you)
         if link is None or core.is_blank(link):
             self._check_unknown(mine, greeting, called)
+        elif called is not None and called.is_blank and greeting.is_blank and core.has_progressed(link):
+            # The link was used and forgotten there before the call arrived. The next call says so.
+            raise StaleGreetingError
         return core.open_link(mine, contact, now)
 
     def _check_version(self, greeting: MemberGreeting, version: int, link: int | None, is_new: bool) -> None:
@@ -229,18 +237,16 @@ class MemberGreeter(Greeter):
         """A link is no more."""
         self._latest.pop(link, None)
 
-    def _check_unknown(
-        self, mine: int, greeting: MemberGreeting, called: tuple[int, int | None] | None
-    ) -> None:
+    def _check_unknown(self, mine: int, greeting: MemberGreeting, called: MemberGreeting | None) -> None:
         """Whether there may be a link to one to which there is none, or none that was used: not if there was
         one before, and the other has used that."""
         core = self._changing
         if called is not None:
-            if called[1] is None or core.find_link(mine, called[1]) is not None:
+            if not called.you or core.find_link(mine, called.you) is not None:
                 return
             raise StaleGreetingError  # it was forgotten while this process called it
         if mine in core.members and (common := forked_at(core.lineage, greeting.known)) is not None:
             raise ForkError(fork_text(core.name, common))
-        answer = core.answer_of(mine, greeting.contact, greeting.received > 0 or greeting.acked > 0)
+        answer = core.answer_of(mine, greeting.contact, not greeting.is_blank)
         if answer is not None:
             raise GoneError(answer)

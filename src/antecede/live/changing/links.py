@@ -115,6 +115,10 @@ class LinkTable:
         """Whether no packet was ever sent over a link."""
         return not self.sent[link] and not self.received[link]
 
+    def has_progressed(self, link: int) -> bool:
+        """Whether a packet that came over a link is durable, or one that was sent is acknowledged."""
+        return bool(self.durably_received[link] or self.outboxes[link].acked)
+
     @property
     def has_unacked(self) -> bool:
         """Whether somebody who may still be there has not acknowledged what was sent."""
