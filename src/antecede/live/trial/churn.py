@@ -135,7 +135,7 @@ class ChurnTrial:
             for file in self._files:
                 if file.is_lost and (store := file.path.with_name("store")).exists():
                     name = file.author.rpartition(".")[0]
-                    await complete_trace(store, self._group, name, self._trace)
+                    await complete_trace(store, self._group, self._plan.protocol, name, self._trace)
         return self._judge()
 
     async def _note_statuses(self) -> None:

@@ -10,24 +10,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.protocols import live_kind
 from antecede.live.changing.recovery import restore
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
-from antecede.membership.catalog import CHANGING
 
 
-async def complete_trace(store: Path, group: str, name: str, folder: Path) -> None:
+async def complete_trace(store: Path, group: str, protocol: str, name: str, folder: Path) -> None:
     """Write the rows that are in a store and not in the trace. The store's process must have ended."""
-    identity = {"group": group, "member": name, "protocol": "mbcp", "members": MEMBERS_CHANGE}
+    identity = {"group": group, "member": name, "protocol": protocol, "members": MEMBERS_CHANGE}
     journal = Journal(FileDisk(store), identity, sync=False)
     try:
-        core = ChangingCore(CHANGING["mbcp"], name, traced=True)
+        core = ChangingCore(live_kind(protocol), name, traced=True)
         restore(core, journal)
         # All that was replayed is in the store.
         core.trace.durable = core.trace.length
-        trace = NodeTrace(folder, group, group, "mbcp", core.trace_names, name, core.trace, journal.store[:8])
+        trace = NodeTrace(
+            folder, group, group, protocol, core.trace_names, name, core.trace, journal.store[:8]
+        )
         await trace.write()
     finally:
         journal.close()
