@@ -284,7 +284,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             return
         self.progress.receive(report)
         self.heard[member] = report.delivered
-        if member not in self.order.delivered:
+        if member not in self.order.delivered and any(map(self._is_beyond, report.admissions.values())):
             self._refuse_void()
         if member in self.addresses:
             self.removals.hear(member, report.closed)

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import ctypes
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -171,7 +172,12 @@ class Worker:
         self._kept.note("left")
 
     async def _on_remove(self, who: str) -> None:
-        await self._require_group().remove(who)
+        """Remove one incarnation. By a founder's name, others that have returned would be meant as well."""
+        group = self._require_group()
+        name = who.partition("~")[0]
+        if [each for each in group.view.members if each.partition("~")[0] == name] != [who]:
+            raise LocalError(f"{who} is not the only one of its name in the view")
+        await group.remove(who)
 
     async def _on_broadcast(self, may: bool) -> None:
         """Whether to broadcast."""
@@ -222,6 +228,9 @@ def run_worker(task: WorkerTask) -> int:
 
 def main() -> None:
     """Fork a process for each task on the input, and say when one has ended: both as JSON on the output."""
+    # For traces; to import them takes longer than most processes live.
+    importlib.import_module("antecede.trace.event_tables")
+    importlib.import_module("antecede.trace.writer")
     tasks = os.fdopen(0, "rb", buffering=0)  # `select` must not miss what is buffered
     pids: dict[int, str] = {}
     while True:
