@@ -4,12 +4,16 @@
 
 All members are in one process, on real sockets; a relay delays what each connection carries, and its TCP
 handshake. A round
-trip is twice the delay. Two figures:
+trip is twice the delay. Four figures:
 
 - *join*: from the answer of its contact, a welcome with a snapshot, to the first causal delivery to the
   newcomer, while another member broadcasts all the time. The aim is two round trips.
+- *first*: the same if that other member has been silent, and broadcasts one message when the answer arrives.
 - *heal*: connections between two sides are dropped for a while, and both broadcast. From the end of that to
   the moment at which everyone has everything. The aim is one second and one round trip.
+- *namespaces* (as root on Linux): the same with a process in a network namespace for each of eight members,
+  three of them apart, for one to six seconds. Packets vanish, and nobody is told. Without delays, so the aim
+  is one second.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from typing import Any
 import antecede
 from antecede.live.group import Group
 from antecede.live.transport.wires import TcpWire
+from antecede.live.trial import churn
+from antecede.live.trial.networks import create_network
 
 _HERE = Path(__file__).parent
 
@@ -156,6 +162,29 @@ async def measure_join(folder: Path, times: int) -> list[float]:
     return found
 
 
+async def measure_first(folder: Path, times: int) -> list[float]:
+    members = await begin(folder, ["ana", "bo", "cy"])
+    found = []
+    for number in range(times):
+        newcomer = Member()
+        at = f"ana@{members['ana'].group.address}"
+        joining = asyncio.create_task(
+            newcomer.join(me=f"new{number}", contact=at, store=folder / f"new{number}")
+        )
+        while not newcomer.restored:
+            await asyncio.sleep(0.001)
+        await members["bo"].group.broadcast("first")
+        while not newcomer.times:
+            await asyncio.sleep(0.001)
+        found.append(newcomer.times[0] - newcomer.restored)
+        await joining
+        await newcomer.group.leave()
+        await newcomer.close()
+    for member in members.values():
+        await member.close()
+    return found
+
+
 async def measure_heal(folder: Path, times: int, apart_seconds: float) -> list[float]:
     members = await begin(folder, ["ana", "bo", "cy", "dee"])
     sides = [["ana", "bo"], ["cy", "dee"]]
@@ -182,6 +211,36 @@ async def measure_heal(folder: Path, times: int, apart_seconds: float) -> list[f
     return found
 
 
+async def measure_namespaces(folder: Path, times: int) -> list[float]:
+    """Empty if this process may not make namespaces."""
+    plan = churn.ChurnPlan(size=8, rate=1.0, seconds=10.0, messages=500)
+    trial = churn.ChurnTrial(plan, folder, None, lambda *_: None)
+    trial._network = create_network(plan.size)
+    found: list[float] = []
+    try:
+        await trial._processes.open()
+        try:
+            await trial._found()
+            workers = list(trial._workers.values())
+            for number in range(times if trial._network.can_divide else 0):
+                await asyncio.gather(*(each.ask("broadcast", may=True) for each in workers))
+                await asyncio.sleep(2.0)
+                await trial._divide([each.name for each in workers[:3]])
+                await asyncio.sleep(1.0 + 5.0 * number / max(1, times - 1))
+                await asyncio.gather(*(each.ask("broadcast", may=False) for each in workers))
+                began = time.monotonic()
+                await trial._divide([])
+                states = ["", "-"]
+                while len(set(states)) > 1:
+                    states = [(await each.ask("status"))["state"] for each in workers]
+                found.append(time.monotonic() - began)
+        finally:
+            await trial._processes.close()
+    finally:
+        trial._network.close()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--delay", type=int, default=100, help="milliseconds in each direction")
@@ -192,11 +251,18 @@ def main() -> None:
     results: dict[str, Any] = {"delay_ms": options.delay, "round_trip_ms": 2 * options.delay}
     with tempfile.TemporaryDirectory() as folder:
         join = asyncio.run(measure_join(Path(folder) / "join", options.times))
+        first = asyncio.run(measure_first(Path(folder) / "first", options.times))
+        (Path(folder) / "namespaces").mkdir()
+        namespaces = asyncio.run(measure_namespaces(Path(folder) / "namespaces", options.times))
         heal = asyncio.run(measure_heal(Path(folder) / "heal", options.times, options.apart))
     for name, values, aim in (
         ("join", join, 4 * options.delay / 1000),
+        ("first", first, 4 * options.delay / 1000),
         ("heal", heal, 1 + 2 * options.delay / 1000),
+        ("namespaces", namespaces, 1.0),
     ):
+        if not values:
+            continue
         results[name] = {
             "seconds": [round(value, 3) for value in values],
             "median": round(statistics.median(values), 3),

@@ -275,9 +275,12 @@ class Driver:
             # A disk that does not answer must not keep the member from leaving.
             if self._trace_task is not None:
                 await asyncio.wait([self._trace_task], timeout=_CLOSE_PATIENCE)
-            if self._trace_task is None:
+            is_written = self._trace_task is None
+            if is_written:
                 last = asyncio.create_task(self._write_trace(self._trace))
-                await asyncio.wait([last], timeout=_CLOSE_PATIENCE)
+                is_written = bool((await asyncio.wait([last], timeout=_CLOSE_PATIENCE))[0])
+            if not is_written:
+                self._report_trace("the last rows of the trace are not written: its disk does not answer")
 
 
 def _fail(waiters: list[asyncio.Future[None]], error: StoreError) -> None:

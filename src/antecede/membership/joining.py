@@ -8,6 +8,7 @@ from antecede.causality import MessageId
 from antecede.membership.packets import (
     AdmitMember,
     Disowning,
+    FetchReply,
     JoinRequest,
     NobodyHere,
     Stream,
@@ -159,6 +160,8 @@ class JoiningMember(ReturningMember, kw_only=True):
         self.addresses[stream], self.stream_at[admission.address] = admission.address, stream
         if is_sponsor:
             order.sponsor(stream)
+            if not order.relays:
+                self.newcomers[stream] = self.arrivals
         self._announce_view()
         if (request := self.early_requests.pop(stream, None)) is not None:
             self._on_link_packet(stream, self.decode(request))
@@ -180,6 +183,18 @@ class JoiningMember(ReturningMember, kw_only=True):
         packets = [self._decode_message(data) for data in owed]
         # Where members forward messages, they forward to the new one, too: all but those that nobody does.
         return [packet for packet in packets if not self.order.relays or is_direct(packet)]
+
+    def _forward_to_newcomers(self, message: MessageId) -> None:
+        """Pass on what is delivered here to members that this one has admitted, if its sender may not know
+        them: until it does, and has a link to them, they would wait for it."""
+        entries = self.unstable[message.origin]
+        entry, before = entries[message.seq], entries.get(message.seq - 1)
+        if before is not None and before.packet == entry.packet:
+            return  # it was forwarded with that one
+        for stream, welcomed in self.newcomers.items():
+            admission = self.admissions[stream]
+            if entry.arrived > welcomed and not self.progress.has_delivered(message.origin, *admission):
+                self._send(self.addresses[stream], FetchReply([entry.packet]))
 
     # Incarnations that never started
 

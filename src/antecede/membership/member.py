@@ -152,6 +152,8 @@ class ChangingMember(LeavingMember, kw_only=True):
         origin, seq = delivery.message
         if seq != UNNUMBERED:
             self.unstable[origin][seq].place = self.deliveries
+            if self.newcomers:
+                self._forward_to_newcomers(delivery.message)
         self._take(decode_content(delivery.payload), delivery, now)
         self._update(now)
         return True

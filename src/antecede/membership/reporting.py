@@ -68,6 +68,7 @@ class ReportingMember(MemberState, kw_only=True):
         for member, (sponsor, seq) in list(self.unstable_admissions.items()):
             if sponsor not in delivered or self._is_stable(sponsor, seq, others):
                 del self.unstable_admissions[member]
+                self.newcomers.pop(member, None)
         if self.ends:
             done, forgotten = self.progress.finish(others, self._finished(others))
             for stream in done:

@@ -114,6 +114,9 @@ class MemberState(Protocol, kw_only=True):
     removals: Removals = msgspec.field(default_factory=Removals)
     unstable_admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     """The messages that admitted members of the view, where they are not known to be stable."""
+    newcomers: Counts = msgspec.field(default_factory=dict)
+    """Members that this one has admitted, as long as some may not know them. Their welcome has all that had
+    arrived here up to this number."""
     tombstones: Counts = msgspec.field(default_factory=dict)
     """Where the streams of removed members that are forgotten ended."""
     forgotten: dict[Stream, Counts] = msgspec.field(default_factory=dict)
@@ -280,6 +283,7 @@ class MemberState(Protocol, kw_only=True):
 
     def _exclude(self, stream: Stream) -> None:
         self.unstable_admissions.pop(stream, None)
+        self.newcomers.pop(stream, None)
         if self.addresses.pop(stream, None) is not None:
             self._announce_view()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import socket
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from functools import partial
 from typing import Any, cast
 
 from antecede.errors import AntecedeError, InputError, require
+from antecede.live.changing.calling import FIRST_PAUSE, Pauses, dial_afresh
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Gone, PartnerGone
@@ -40,12 +40,16 @@ from antecede.live.transport.frames import MAX_BYTES, Refusal, encode
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.links import PartnerLink
 from antecede.live.transport.listener import Listener
-from antecede.live.transport.wires import TcpWire, WebWire, Wire, dial
+from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
 
 _GREETING_SECONDS = 10.0
 _CLOSING_SECONDS = 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_DOUBT_SECONDS = 1.0
+"""How long a connection may be silent, though something is to be acknowledged, before the other end is called
+again. Packets may be lost since a moment ago; the operating system repeats them at growing intervals."""
+_NEWCOMER_PAUSE = 0.5
+"""How long a member waits for a newcomer's call."""
 _MAX_GREETING, _MAX_ANSWER = 1 << 14, 1 << 20
 """Bytes of a stranger's first frame, and of a known partner's: it may list the members of a group."""
 _EXPECTED_MEMBERS = 256
@@ -85,6 +89,10 @@ class MemberConnections:
         self._phone_links = PacedLinks(self._rouse_now)
         self._presence = PresenceTable(core.name, core.is_phone_core)
         self._dialling: dict[int, asyncio.Task[None]] = {}
+        """By link, who calls."""
+        self._pauses = Pauses()
+        self._lost: set[int] = set()
+        """Links that had a connection, and have none."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
         self._web: Listener | None = None
@@ -201,9 +209,11 @@ class MemberConnections:
             work.set()
         self._links.pop(link, None)
         self._phone_links.discard(link)
+        self._lost.discard(link)
 
     def _on_call_end(self, link: int, task: asyncio.Task[None]) -> None:
-        self._dialling.pop(link, None)
+        if self._dialling.get(link) is task:
+            del self._dialling[link]
 
     def tick(self) -> None:
         """Now and then: heartbeats, and connections that are silent for too long end."""
@@ -221,6 +231,8 @@ class MemberConnections:
                 wire.abort()
             elif partner.has_work:
                 self._rouse(link)
+                if self._is_doubtful(link):
+                    self._call_if_wanted(link)
         for link in self._core.received.keys() - self._wires.keys():
             self._call_if_wanted(link)
         self.wake()
@@ -228,18 +240,42 @@ class MemberConnections:
     # Calling
 
     async def _keep_calling(self, link: int) -> None:
-        pause = _FIRST_PAUSE
-        if self._core.name > self._name_of(link) and self._listener is not None:
-            await asyncio.sleep(2 * _FIRST_PAUSE)  # the other one calls first
-        while link not in self._wires and not self._is_offline and (where := self._core.wanted_place(link)):
+        failures = 0
+        if (pause := self._pause_for_other(link)) and link not in self._wires:
+            await asyncio.sleep(pause)
+        while not self._is_offline and (where := self._core.wanted_place(link)) and self._is_amiss(link):
             mine = self._core.links[link][0]
             with contextlib.suppress(OSError, TimeoutError, AntecedeError):
-                async with asyncio.timeout(_GREETING_SECONDS):
-                    wire = await dial(where, self._security.client)
+                wire = await dial_afresh(where, self._security.client, _GREETING_SECONDS)
+                if not self._is_amiss(link):
+                    wire.abort()  # the other one has called meanwhile
+                    return
                 await self._call(wire, mine, link, "")
-                pause = _FIRST_PAUSE
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            if self._dialling.get(link) is not asyncio.current_task():
+                return  # there was a connection, so this call is over
+            failures += 1
+            await self._pauses.wait(link, failures)
+
+    def _pause_for_other(self, link: int) -> float:
+        """How long to wait for the other's call, so that not both call at once. A newcomer calls first: it
+        waits for what others send to it."""
+        core = self._core
+        if self._listener is None:
+            return 0.0
+        if link not in core.partner_lineages:
+            streams = (core.member.stream_at.get(address, -1) for address in core.links[link])
+            mine, theirs = (core.since.get(stream, 0) for stream in streams)
+            if mine != theirs:
+                return 0.0 if mine > theirs else _NEWCOMER_PAUSE
+        return 0.0 if core.name < self._name_of(link) else 2 * FIRST_PAUSE
+
+    def _is_amiss(self, link: int) -> bool:
+        """Whether there is no connection, or one that seems to be broken."""
+        return link not in self._wires or self._is_doubtful(link)
+
+    def _is_doubtful(self, link: int) -> bool:
+        partner = self._links.get(link)
+        return partner is not None and partner.silence_after_packets(time.monotonic()) > _DOUBT_SECONDS
 
     def _name_of(self, link: int) -> str:
         theirs = self._core.links[link][1]
@@ -251,8 +287,7 @@ class MemberConnections:
     async def seek(self, where: str, name: str, greeted: Callable[[int], None]) -> None:
         """Call whoever listens at a place, from the current address, and serve the connection; `greeted` is
         called with the link once both have greeted."""
-        async with asyncio.timeout(_GREETING_SECONDS):
-            wire = await dial(where, self._security.client)
+        wire = await dial_afresh(where, self._security.client, _GREETING_SECONDS)
         await self._call(wire, self._core.address, None, name, greeted)
 
     async def inquire(self, where: str, name: str) -> bool:
@@ -491,10 +526,16 @@ class MemberConnections:
         partner = self._links[link]
         by_lesser_name = (self._core.name < greeting.contact.name) == dialled
         if (before := self._wires.get(link)) is not None:
-            if not partner.is_replaced_by(cast("Any", greeting), by_lesser_name):
+            is_silent = time.monotonic() - partner.heard_at > _DOUBT_SECONDS
+            if not is_silent and not partner.is_replaced_by(cast("Any", greeting), by_lesser_name):
                 return
             before.abort()
         self._wires[link] = wire
+        if self._dialling.get(link) is asyncio.current_task():
+            del self._dialling[link]
+        if link in self._lost:
+            self._lost.discard(link)
+            self._pauses.sign_of_life()
         self._presence.open(link, greeting.contact.name if greeting.contact.is_phone else None)
         partner.open(cast("Any", greeting), time.monotonic(), by_lesser_name)
         self._log.info("connected to %s", greeting.contact.label, extra={"peer": greeting.contact.name})
@@ -514,6 +555,7 @@ class MemberConnections:
             writer.cancel()
             if self._wires.get(link) is wire:
                 del self._wires[link]
+                self._lost.add(link)
                 partner.close()
                 self._presence.close(link)
                 self._core.touched.add(link)
@@ -555,7 +597,7 @@ class MemberConnections:
             if self._wires.get(link) is not wire or link not in core.links:
                 return
             if isinstance(frame, PresenceUpdate):
-                partner.heard_at = time.monotonic()
+                partner.hear(time.monotonic())
                 self._presence.receive(link, frame)
             else:
                 partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())

@@ -130,6 +130,11 @@ class PartnerLink:
         """Origins of whose lies it was shown the proof."""
         self._requested: RepairRequest | None = None
         """What the partner has asked for."""
+        self._unanswered_since: float | None = None
+
+    def silence_after_packets(self, now: float) -> float:
+        """For how many seconds nothing was heard, though packets were sent that are to be acknowledged."""
+        return 0.0 if self._unanswered_since is None else now - self._unanswered_since
 
     def is_replaced_by(self, greeting: Greeting, by_lesser_name: bool) -> bool:
         """Whether a new connection takes the place of the one that is open.
@@ -197,6 +202,7 @@ class PartnerLink:
             frames.append(Packets(self._sent + 1, bodies, box.chain[self._sent]))
             self._counts["packets"] += len(bodies)
             self._sent += len(bodies)
+            self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
         if frames:
             self.sent_at = now
         return frames
@@ -252,9 +258,13 @@ class PartnerLink:
 
     # What arrives
 
+    def hear(self, now: float) -> None:
+        """Something has arrived."""
+        self.heard_at, self._unanswered_since = now, None
+
     def receive(self, frame: Frame, now: float, time: int) -> None:
         """A frame has arrived; `time` is the core's. A `RemoteError` ends the connection."""
-        self.heard_at = now
+        self.hear(now)
         if self.peer in self._core.equivocators:
             raise RemoteError("it has signed different messages under the same ids")
         handler = self._handlers.get(type(frame))

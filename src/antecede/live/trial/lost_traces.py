@@ -1,4 +1,4 @@
-"""The end of the trace of a process that was killed for good.
+"""The end of the trace of a process that was killed for good, or that had no time to write it.
 
 Rows wait in memory, and are in the member's store as well, before they are in a part of the trace. A process
 that never comes back leaves the last of them there. An audit must have them, or it takes what the others have
