@@ -19,6 +19,7 @@ def test_a_newcomer_is_delivered_messages_of_members_that_do_not_know_it() -> No
     """p0 has admitted p3. What p1 and p2 broadcast before they hear of it comes to p3 by p0, causes first,
     and is delivered once though they send it as well when they know p3."""
     world = ChangingWorld(ChangingMbcp, 3, 4)
+    world.apply(("forward", 0, -1))
     world.apply(("join", 3, 0))
     _pass(world, (3, 0))
     world.apply(("broadcast", 1, -1))
@@ -33,6 +34,7 @@ def test_a_newcomer_is_delivered_messages_of_members_that_do_not_know_it() -> No
 
 def test_what_its_sender_sends_to_a_newcomer_itself_is_not_forwarded() -> None:
     world = ChangingWorld(ChangingMbcp, 3, 4)
+    world.apply(("forward", 0, -1))
     world.apply(("join", 3, 0))
     _pass(world, (3, 0))
     _pass(world, (0, 1), (0, 2))

@@ -160,7 +160,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         self.addresses[stream], self.stream_at[admission.address] = admission.address, stream
         if is_sponsor:
             order.sponsor(stream)
-            if not order.relays:
+            if self.forwards and not order.relays:
                 self.newcomers[stream] = self.arrivals
         self._announce_view()
         if (request := self.early_requests.pop(stream, None)) is not None:

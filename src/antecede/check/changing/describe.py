@@ -43,6 +43,7 @@ _WORDS = {
     "return": "asks p{other} to be admitted again",
     "remove": "removes p{other}",
     "suspect": "suspects p{other}",
+    "forward": "and all others forward to newcomers from now on",
     "trust": "trusts p{other}",
     "cut": "loses touch with p{other}",
     "heal": "is in touch with p{other} again",

@@ -13,6 +13,8 @@ from antecede.membership.state import Phase
 _MOST_JOINS = 3
 _ENCODED = 0.1
 """Of how many schedules packets travel as bytes."""
+_FORWARDING = 0.5
+"""In how many schedules members forward to those that they admit."""
 _ROUNDS = 60
 _ROUNDS_WITHOUT_QUORUM = 10
 """Of them, how many where the removed stay where they are for ever."""
@@ -62,6 +64,7 @@ class RandomSchedule:
         """Some links are slower than others: up to 10 to this power."""
         self._speeds: dict[tuple[int, int], float] = {}
         self.world.is_encoded = self.random.random() < _ENCODED
+        self._forwards = random.Random(f"{seed}:forward").random() < _FORWARDING
 
     @classmethod
     def of_world(cls, world: ChangingWorld) -> Self:
@@ -71,6 +74,8 @@ class RandomSchedule:
         return schedule
 
     def run(self) -> ChangingWorld:
+        if self._forwards:
+            self.world.apply(("forward", 0, -1))
         kinds, weights = list(self.weights), list(self.weights.values())
         for kind in self.random.choices(kinds, weights, k=self.steps):
             event = getattr(self, f"draw_{kind}", self.draw_own)(kind)

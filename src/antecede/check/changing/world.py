@@ -32,6 +32,7 @@ ScheduleEvent = tuple[str, int, int]
 - freeze, thaw: the process stands still, and nothing reaches it
 - cut, heal: nothing travels between the two addresses
 - return: the process that was removed asks again, at the next free address
+- forward: from now on all members forward to those that they admit
 """
 
 
@@ -47,6 +48,7 @@ EVENT_KINDS = frozenset(
         "report",
         "leave",
         "transmit",
+        "forward",
         "join",
         "ask",
         "remove",
@@ -114,6 +116,8 @@ class ChangingWorld:
     def __init__(self, kind: type[ChangingMember], founders: int, size: int) -> None:
         self.kind, self.founders, self.size = kind, founders, size
         self.members: list[ChangingMember] = list(kind.founders(founders, size))
+        self.forwards = False
+        """Whether members forward to those that they admit."""
         self.lives = [Life(each.me, each.stream) for each in self.members]
         self.links: dict[tuple[int, int], deque[Packet]] = {}
         self.crashed: set[int] = set()
@@ -233,12 +237,19 @@ class ChangingWorld:
     def _begin_attempt(self, process: list[int], contact: int) -> ChangingMember:
         """A process asks to be admitted, at an address of its own."""
         fresh = self.kind.outsider(len(self.members), len(self.members) + 1)
+        fresh.forwards = self.forwards
         process.append(fresh.me)
         self.attempts[fresh.me] = process
         self.members.append(fresh)
         self.lives.append(Life(fresh.me))
         self._carry_out(fresh.me, fresh.join(contact, 0))
         return fresh
+
+    def _forward(self, address: int, other: int) -> bool:
+        self.forwards = True
+        for member in self.members:
+            member.forwards = True
+        return True
 
     def _remove(self, address: int, other: int) -> bool:
         member = self.members[address]
