@@ -118,8 +118,8 @@ class MemberState(Protocol, kw_only=True):
     """Whether it takes a while until a newcomer has links to all: then its sponsor passes on what it
     delivers."""
     newcomers: Counts = msgspec.field(default_factory=dict)
-    """Members to which this one forwards, since it has admitted them and some may not know them. Their welcome
-    has all that had arrived here up to this number."""
+    """Members to which this one forwards, since it has admitted them and some may not know them. Their
+    welcome has all that had arrived here up to this number."""
     tombstones: Counts = msgspec.field(default_factory=dict)
     """Where the streams of removed members that are forgotten ended."""
     forgotten: dict[Stream, Counts] = msgspec.field(default_factory=dict)

@@ -139,7 +139,8 @@ class Process:
         self.greeter = MemberGreeter(core, "g")
         core.step(Opened(world.random_bytes(8).hex(), self.now()))
         if host.is_founder and not core.members:
-            core.step(Founded([Contact(each.name, b"", each.place) for each in world.founders], self.now()))
+            founders = [Contact(each.name, b"", each.place) for each in world.founders]
+            core.step(Founded(founders, self.now(), forwards=True))
         try:
             ready = core.ready(self.journal.checkpoint_is_due)
             self.journal.write(ready.records, ready.checkpoint)
@@ -439,6 +440,6 @@ class Process:
                 world.count("returns")
             contact = self.create_contact()
             self.host.addresses.add(contact.address)
-            core.step(AttemptBegun(contact, self.now()))
+            core.step(AttemptBegun(contact, self.now(), forwards=True))
         if core.phase == Phase.OUTSIDE and not self.core.has_ready:
             self.seek()

@@ -69,7 +69,7 @@ class Attempts:
                     reported = names
                 await asyncio.sleep(_RETRY_SECONDS)
         contacts = [Contact(each.name, b"", each.at or "") for each in founders]
-        core.step(Founded(contacts, self._clock.now()))
+        core.step(Founded(contacts, self._clock.now(), forwards=True))
         await self._driver.durable()
 
     async def _inquire(self, founder: Member) -> bool | None:
@@ -96,7 +96,7 @@ class Attempts:
             if not core.members or core.phase != Phase.OUTSIDE:
                 nonce = secrets.token_bytes(NONCE_BYTES)
                 contact_here = core.new_identity(nonce, self._connections.address)
-                core.step(AttemptBegun(contact_here, self._clock.now()))
+                core.step(AttemptBegun(contact_here, self._clock.now(), forwards=True))
                 await self._driver.durable()
             reason = await self._ask(contact)
             if core.phase == Phase.MEMBER:

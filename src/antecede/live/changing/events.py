@@ -29,6 +29,9 @@ class Founded(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
 
     founders: list[Contact]
     time: int
+    forwards: bool = False
+    """Whether this member forwards to those that it admits. Earlier versions did not, and a replay must give
+    the same packets."""
 
 
 class AttemptBegun(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
@@ -36,6 +39,8 @@ class AttemptBegun(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=Fals
 
     contact: Contact
     time: int
+    forwards: bool = False
+    """As with `Founded`."""
 
 
 class LinkOpened(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):

@@ -237,7 +237,7 @@ class MembershipCore(LinkTable, abc.ABC):
         founders = sorted(event.founders, key=lambda each: each.name)
         me = [each.name for each in founders].index(self.name)
         member = self.kind.founder(me, [each.address for each in founders], 0)
-        member.forwards = True
+        member.forwards = event.forwards
         member.contacts = {stream: encode_contact(each) for stream, each in enumerate(founders)}
         member.speaks = self.speaks
         self.members[member.me] = member
@@ -251,7 +251,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self._log(event)
         before, contact = self.members.get(self.address), event.contact
         fresh = self.create_outsider(contact.address)
-        fresh.forwards = True
+        fresh.forwards = event.forwards
         fresh.speaks = self.speaks
         if before is not None and before.phase == Phase.REMOVED:
             fresh.bring_back(before.make_backlog())
