@@ -21,7 +21,7 @@ from memory_disk import MemoryDisk, MemoryFile
 import antecede
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Reported
-from antecede.live.changing.greeting import MemberGreeter
+from antecede.live.changing.greeting import MemberGreeter, MemberGreeting
 from antecede.live.changing.phone import PhoneCore
 from antecede.live.changing.recovery import restore
 from antecede.live.changing.super_peer import SuperPeerCore
@@ -103,12 +103,13 @@ class Restarted:
         """Connect two processes, as they have done before."""
         mine, theirs = self.core.address, other.core.address
         link = self.core.find_link(mine, theirs)
-        there = other._accept(self.greeter.call(mine, link, ""), None)
+        call = self.greeter.call(mine, link, "")
+        there = other._accept(call, None)
         answer = other.greeter.call(theirs, there, "")
-        self.partners[self._accept(answer, (mine, theirs))] = other, there
+        self.partners[self._accept(answer, call)] = other, there
         other.partners[there] = self, cast("int", link)
 
-    def _accept(self, greeting: Any, called: tuple[int, int | None] | None) -> int:
+    def _accept(self, greeting: Any, called: MemberGreeting | None) -> int:
         link = self.greeter.find_link(greeting, NOW, called)
         self.greeter.check_resumable(link, greeting)
         self.greeter.accept(link, greeting, NOW)
