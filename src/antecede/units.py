@@ -1,4 +1,4 @@
-"""Durations as people write them, in whole nanoseconds."""
+"""Durations and sizes as people write them, in whole nanoseconds and bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ MAX_DURATION = 10**18
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND}
 _UNITS |= {"h": 60 * _UNITS["m"], "d": 24 * 60 * _UNITS["m"]}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h|d)?")
+
+_BYTE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_BYTE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_BYTES = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]i?b|b)", re.IGNORECASE)
 
 
 def parse_duration(text: str, unit: str | None = None) -> int:
@@ -42,6 +46,18 @@ def parse_range(text: str) -> tuple[int, int]:
     if result[0] > result[1]:
         raise InputError(f"'{text}' is not a range: it ends before it begins")
     return result
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes in "100MB" or "1.5 GiB".
+
+    >>> parse_bytes("100MB"), parse_bytes("1 KiB")
+    (100000000, 1024)
+    """
+    match = _BYTES.fullmatch(text.strip())
+    if match is None or not (size := round(float(match[1]) * _BYTE_UNITS[match[2].lower()])):
+        raise InputError(f"'{text[:40]}' is not a number of bytes; write one like 100MB or 2GiB")
+    return size
 
 
 def format_duration(nanoseconds: float) -> str:

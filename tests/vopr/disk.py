@@ -73,6 +73,24 @@ class SimulatedDisk:
         self._operate()
         del self._file(name).content[size:]
 
+    def size(self, name: str) -> int:
+        return len(self._file(name).content)
+
+    def read_at(self, name: str, start: int, size: int) -> bytes:
+        return bytes(self._file(name).content[start : start + size])
+
+    def write_at(self, name: str, start: int, data: bytes | bytearray) -> None:
+        self._operate()
+        file = self.files.get(name)
+        if file is None:
+            file = self._create(name)
+        assert start <= len(file.content)
+        del file.content[start : start + len(data)]
+        rest = file.content[start:]
+        del file.content[start:]
+        self._add(file, data)
+        file.content += rest
+
     def sync(self, name: str) -> None:
         self._operate()
         file = self._file(name)

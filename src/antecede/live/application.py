@@ -8,9 +8,11 @@ the *cursor*, is persisted before it is given a message.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.live.events import Cursor, Parked
 from antecede.live.stability import ENTRY_BYTES
 from antecede.protocols.base import Delivery
@@ -28,6 +30,9 @@ class ParkedDelivery(msgspec.Struct, frozen=True):
 
 class ApplicationQueue:
     """Deliveries to the application of member `me`."""
+
+    past: Collection[MessageId] = ()
+    """Those of the messages below that were delivered elsewhere before this member was admitted."""
 
     def __init__(self, me: int) -> None:
         self._me = me

@@ -116,7 +116,8 @@ class Deliveries:
         if own:
             self._own_taken()
         deliveries = queue.deliveries if queue.uncertain_until else queue.attempts
-        return Message(delivery, self._names, own, deliveries)
+        is_past = bool(queue.past) and delivery.message in queue.past
+        return Message(delivery, self._names, own, deliveries, is_past)
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""

@@ -39,6 +39,8 @@ class JoinOptions(TypedDict, total=False):
     heartbeat: str | None
     suspect_after: str | None
     forget_after: str
+    history: str | None
+    retain: str | None
     metrics: str | None
     keys: str | Path | None
     secret: str | Path | None

@@ -38,6 +38,8 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Whether this member has broadcast it itself."""
     deliveries: int = 1
     """How many times it has been delivered to this member's application, with this time."""
+    history: bool = False
+    """Whether the group had delivered it before this member was admitted."""
 
     @property
     def redelivered(self) -> bool:

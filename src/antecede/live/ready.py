@@ -14,6 +14,7 @@ from antecede.live.store.records import Checkpoint
 from antecede.live.transport.frames import Packets
 
 if TYPE_CHECKING:
+    from antecede.live.changing.history import HistoryBatch
     from antecede.live.core import Core
 
 _EMPTY: Mapping[int, Any] = MappingProxyType({})
@@ -42,6 +43,8 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """Messages that were missing, and the partner that supplied them."""
     trace_length: int = 0
     """Rows of the trace before this index are durable with the records, or follow from them."""
+    history: HistoryBatch | None = None
+    """What is to be in the member's history before the records are durable."""
 
 
 def send_and_advance(core: Core, ready: Ready) -> None:

@@ -111,6 +111,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     forget_after: str = "7d"
     """In a group whose members come and go: for how long at least a member that was removed may return with
     what it alone had."""
+    history: str | None = None
+    """"all" if a member that joins is to be delivered the messages that its contact has retained."""
+    retain: str | None = None
+    """In a group whose members come and go: for how long, "7d", or up to which size, "100MB", messages are
+    retained for those who join later."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     keys: str | None = None
@@ -243,6 +248,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for what, number in (("limit", self.limit), ("park", self.park)):
             if number < 0:
                 raise InputError(f"{what}: it must not be negative, and is {number}")
+        if self.history not in (None, "all"):
+            raise InputError(f"history: it is \"all\" or nothing, not '{self.history}'")
+        if self.retain is not None and self.store is None:
+            raise InputError("retain: messages are retained in a store; name one")
+        if (self.history or self.retain) and (not self.is_changing or self.super_peers):
+            raise InputError("history, retain: they are for members of groups with founders or a contact")
         if self.park and self.store is None:
             raise InputError("park: messages for members that are away are kept in a store; name one")
         for what, text in (

@@ -33,6 +33,9 @@ class View(msgspec.Struct, frozen=True):
     members: dict[str, ViewMember]
     removing: tuple[str, ...] = ()
     """Members whose removal is under way."""
+    start: dict[str, int] = {}
+    """Where this member's part begins, if it has joined later: by origin, the sequence number of the last
+    message that it is not delivered, since that is in its snapshot, or is not retained any more."""
 
     @property
     def names(self) -> list[str]:

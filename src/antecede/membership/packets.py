@@ -199,6 +199,10 @@ class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
     address: int
 
 
+class HistoryRequest(JoinRequest, frozen=True, array_like=True, tag=49):
+    """The same, and it wants the messages that are retained instead of a snapshot."""
+
+
 class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     """What a sponsor tells the member that it has admitted."""
 
@@ -290,6 +294,7 @@ MembershipPacket = (
     ProgressReport
     | DepartureConfirmed
     | JoinRequest
+    | HistoryRequest
     | Welcome
     | FetchRequest
     | FetchReply

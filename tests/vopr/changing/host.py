@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from antecede.errors import InputError
+from antecede.live.changing import snapshots
 from antecede.live.changing.contact import NONCE_BYTES, Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import (
     AttemptBegun,
+    Declined,
     Founded,
     Gone,
     JoinAsked,
@@ -23,9 +25,21 @@ from antecede.live.changing.events import (
     RemoveAsked,
     Sponsored,
     Started,
+    TransferBegun,
 )
 from antecede.live.changing.greeting import GoneError, MemberGreeter, MemberGreeting, decode
+from antecede.live.changing.history import Retention
 from antecede.live.changing.recovery import restore
+from antecede.live.changing.snapshots import SnapshotTransfer, SnapshotWriter, read_parts, received_name
+from antecede.live.changing.sponsor import (
+    begin_transfer,
+    finish_transfer,
+    offer_history,
+    remove_unneeded,
+    shared_snapshot,
+)
+from antecede.live.changing.super_peer import SuperPeerCore
+from antecede.live.changing.transfer import StateFetch, StateFrame, StateRequest, StateSource
 from antecede.live.clock import MemberClock
 from antecede.live.events import Opened
 from antecede.live.ready import Ready, send_and_advance
@@ -47,6 +61,7 @@ if TYPE_CHECKING:
 TICK = 100 * MILLISECOND
 _JOIN_PATIENCE = 1_500 * MILLISECOND
 _GREETING_PATIENCE = 300 * MILLISECOND
+_STATE_PATIENCE = 2.0
 _FORGET_AFTER = 3_600_000 * MILLISECOND
 _PATH = Path("store")
 
@@ -129,6 +144,7 @@ class Process:
         identity = {"group": "g", "member": host.name, "protocol": core.kind.name, "members": "changing"}
         try:
             self.journal = Journal(host.disk, identity, True, world.random_bytes)
+            core.files, core.retains = host.disk, world.retains
             restore(core, self.journal)
         except OSError as error:
             return host.die(f"cannot start: {error}")
@@ -137,12 +153,16 @@ class Process:
         host.witness.restart(core.broadcasts)
         self.clock.start_after(core.time)
         self.greeter = MemberGreeter(core, "g")
+        self._source = StateSource(core, core.files)
+        self._fetch = StateFetch(core.files, snapshots.MAX_STATE)
         core.step(Opened(world.random_bytes(8).hex(), self.now()))
         if host.is_founder and not core.members:
             founders = [Contact(each.name, b"", each.place) for each in world.founders]
             core.step(Founded(founders, self.now(), forwards=True))
         try:
             ready = core.ready(self.journal.checkpoint_is_due)
+            if ready.history is not None:
+                ready.history.write()
             self.journal.write(ready.records, ready.checkpoint)
         except OSError as error:
             return host.die(f"cannot start: {error}")
@@ -167,23 +187,65 @@ class Process:
         core = self.core
         core.changes.clear()  # of which this driver tells nobody
         if core.phase == Phase.MEMBER and not core.is_started:
-            snapshot = core.snapshot
-            assert snapshot is not None
-            self.host.witness.restore(snapshot)
+            self.host.witness.restore(self._received_snapshot())
             self.application.forget()
             self.world.tell(self.host.name, f"has a snapshot of {len(self.host.witness.applied)} messages")
             self.world.count("joined")
             core.step(Started(self.now()))
             self.application.wake()
         while core.may_sponsor:
-            address = core.join_requests[0]
-            self.world.tell(self.host.name, f"admits {core.greeted[address].label}")
-            core.step(Sponsored(address, self.host.witness.snapshot(), self.now()))
+            self._sponsor(core.join_requests[0])
             self.application.wake()
         if not self._is_committing and core.has_ready:
             self._is_committing = True
             world = self.world
             world.push(world.now + world.below(2) * MILLISECOND, self, self._commit, None)
+
+    def _sponsor(self, address: int) -> None:
+        """As `Sponsor` does, with a state that is always bytes."""
+        core, now = self.core, self.now()
+        event: Sponsored | TransferBegun | None
+        if address in core.transfers:
+            event = finish_transfer(core, address, now)
+            self.world.count("admitted after a transfer" if event else "does not keep up")
+        elif address in core.wants_history:
+            event = offer_history(core, address, now)
+        elif (shared := shared_snapshot(core)) is not None:
+            event = TransferBegun(address, shared, now)
+        elif len(state := self.host.witness.snapshot()) <= snapshots.MAX_INLINE or isinstance(
+            core, SuperPeerCore
+        ):
+            event = Sponsored(address, state, now)
+        else:
+            event = TransferBegun(address, self._store(state), now)
+        who, what = core.greeted[address].label, type(event).__name__
+        if isinstance(event, TransferBegun):
+            self.world.count("transfer")
+            self.world.tell(self.host.name, f"offers {who} {event.transfer}")
+        self.world.tell(self.host.name, f"admits {who}: {what}")
+        if event is not None:
+            core.step(event)
+
+    def _store(self, state: bytes) -> SnapshotTransfer:
+        """Write a snapshot to a file."""
+        core = self.core
+        writer = SnapshotWriter(core.files, len(self.world.records))
+        first, counts = begin_transfer(core)
+        writer.add(state)
+        digest = writer.finish()
+        core.history.create()
+        core.snapshot_from = None
+        return SnapshotTransfer(digest, writer.length, False, first, counts)
+
+    def _received_snapshot(self) -> bytes:
+        core = self.core
+        state = core.received_state
+        if state is None:
+            assert core.snapshot is not None
+            return core.snapshot
+        if not state.transfer.digest:
+            return b""
+        return b"".join(read_parts(core.files, received_name(core.address, state.transfer.digest)))
 
     def _commit(self, _: object) -> None:
         ready = self._pending = self.core.ready(self.journal.checkpoint_is_due)
@@ -193,6 +255,8 @@ class Process:
 
     def _write(self, ready: Ready) -> None:
         try:
+            if ready.history is not None:
+                ready.history.write()
             if ready.records or ready.checkpoint is not None:
                 self.journal.write(ready.records, ready.checkpoint)
         except OSError as error:
@@ -306,10 +370,27 @@ class Process:
         for data in frames:
             if link not in self.core.links:
                 return
-            partner.receive(cast("Any", decode(data)), now, time)
+            frame = decode(data)
+            if isinstance(frame, StateFrame):
+                partner.heard_at = now
+                self._take_state(link, frame)
+            else:
+                partner.receive(cast("Any", frame), now, time)
             if link in self.core.rejected:
                 raise ViolationError(f"{self.host.name}: {self.core.rejected[link]}")
         self.application.wake()
+
+    def _take_state(self, link: int, frame: StateFrame) -> None:
+        """As `StateLinks` does."""
+        core, (mine, theirs) = self.core, self.core.links[link]
+        if isinstance(frame, StateRequest):
+            if mine == core.address:
+                self._source.receive(theirs, frame, self.world.now * 1e-9)
+        elif mine == core.address and core.phase == Phase.JOINING:
+            self._asked_at = self.world.now
+            request = self._fetch.receive(mine, core.history_at(mine), frame)
+            self.world.count("chunk")
+            self.links[link].send(cast("Any", request))
 
     def _greet(self, end: End, frames: list[bytes]) -> None:
         greeting = decode(frames[0])
@@ -338,7 +419,7 @@ class Process:
         if not end.dialled:
             end.write([encode(self.greeter.call(mine, link, self.host.place))], is_greeting=True)
         elif is_seeking and core.phase == Phase.OUTSIDE and mine == core.address:
-            core.step(JoinAsked(link, now))
+            core.step(JoinAsked(link, now, self.world.retains and not core.application.delivered))
             self._asked_at = self.world.now
         if link not in self.links:
             self.links[link] = PartnerLink(cast("Any", core), link, Counter())
@@ -352,6 +433,7 @@ class Process:
         self.serving[link] = end
         self._dialling.discard(link)
         partner.open(cast("Any", greeting), self.world.now * 1e-9, by_lesser_name)
+        self._source.open(core.links[link][1])
         if len(frames) > 1:
             self.receive(end, frames[1:])
         return None
@@ -380,6 +462,11 @@ class Process:
         for link, end in list(self.serving.items()):
             while frames := self.links[link].take_frames(self.world.now * 1e-9):
                 end.write([encode(frame) for frame in frames])
+            mine, theirs = self.core.links[link]
+            while mine == self.core.address and (
+                part := self._source.next_frame(theirs, self.world.now * 1e-9)
+            ):
+                end.write([encode(part)])
 
     # Now and then
 
@@ -388,6 +475,9 @@ class Process:
         self.report()
         self._route_around()
         core.tidy(self.now(), _FORGET_AFTER)
+        remove_unneeded(core, Retention() if world.retains else None, self.now())
+        for address in self._source.overdue(world.now * 1e-9, _STATE_PATIENCE):
+            core.step(Declined(address, self.now()))
         self._join_if_wanted()
         if not self.host.is_wanted:
             self.leave()  # it had asked for that, and was killed before that was durable

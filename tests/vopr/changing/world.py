@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from antecede.live.changing import forgetting, reporting
+from antecede.live.changing import forgetting, history, reporting, snapshots, transfer
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.protocols import LIVE
 from antecede.live.changing.super_peer import SuperPeerCore
@@ -50,11 +50,14 @@ def short_times() -> Iterator[None]:
     """As for fixed groups: everything that waits waits for less."""
     before = reporting.RETRY, forgetting.IDLE
     reporting.RETRY, forgetting.IDLE = 150 * MILLISECOND, 600 * MILLISECOND
+    sizes = snapshots.MAX_INLINE, snapshots.CHUNK, transfer.MAX_TAIL, history.SEGMENT_BYTES
+    snapshots.MAX_INLINE, snapshots.CHUNK, transfer.MAX_TAIL, history.SEGMENT_BYTES = 60, 100, 200, 500
     try:
         with short_link_times():
             yield
     finally:
         reporting.RETRY, forgetting.IDLE = before
+        snapshots.MAX_INLINE, snapshots.CHUNK, transfer.MAX_TAIL, history.SEGMENT_BYTES = sizes
 
 
 class World:
@@ -80,6 +83,9 @@ class World:
         self.network = Network(cast("Any", self))
         self.removals_left = (founders - 1) // 2
         self.next_kill_is_power = False
+        self.retains = seed % 5 == 4
+        """Whether all members retain everything, and newcomers ask for that instead of a snapshot. Then
+        nobody is removed: who returns would retain only what follows."""
 
     # Time and chance
 
@@ -146,7 +152,7 @@ class World:
 
     def schedule_changes(self, duration: int) -> None:
         for _ in range(1 + self.below(6)):
-            change = _CHANGES[self.below(len(_CHANGES))]
+            change = _CHANGES[self.below(4 if self.retains else len(_CHANGES))]
             self.push(self._moment(duration), None, self._change, change)
 
     def rest(self) -> None:

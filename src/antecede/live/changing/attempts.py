@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -22,6 +22,8 @@ from antecede.membership.state import Phase
 
 _ATTEMPT_SECONDS = 10.0
 """How long a contact may take to admit a newcomer before another is asked."""
+_STATE_SECONDS = 30.0
+"""The same since the last part of a large state has come."""
 _RETRY_SECONDS = 0.3
 
 
@@ -43,6 +45,7 @@ class Attempts:
         self._stepped, self._until, self._log = stepped, until, log
         self._reasons: dict[str, str] = {}
         """Why founders have not answered."""
+        self.wants_history = False
 
     async def found(self, founders: Sequence[Member]) -> None:
         """Begin the group, as one of its first members, unless this one has been a member before and has lost
@@ -89,20 +92,22 @@ class Attempts:
             raise InputError(f"contact: {core.name} is no member any more; name whom to ask for admission")
         for contact in itertools.cycle(contacts):
             if core.phase == Phase.JOINING:  # before a restart: the answer may be on its way
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_ATTEMPT_SECONDS):
-                        await self._until(lambda: core.phase == Phase.MEMBER)
-                        return
+                await self._wait(asyncio.create_task(self._until(lambda: core.phase != Phase.JOINING)))
+                if self._is_member():
+                    return
             if not core.members or core.phase != Phase.OUTSIDE:
                 nonce = secrets.token_bytes(NONCE_BYTES)
                 contact_here = core.new_identity(nonce, self._connections.address)
                 core.step(AttemptBegun(contact_here, self._clock.now(), forwards=True))
                 await self._driver.durable()
             reason = await self._ask(contact)
-            if core.phase == Phase.MEMBER:
+            if self._is_member():
                 return
             self._log.warning("not admitted by %s: %s", contact.name, reason, extra={"peer": contact.name})
             await asyncio.sleep(_RETRY_SECONDS)
+
+    def _is_member(self) -> bool:
+        return self._core.phase == Phase.MEMBER
 
     async def _ask(self, contact: Member) -> str:
         """Ask a contact for admission; why that has not worked, if it has not."""
@@ -111,20 +116,32 @@ class Attempts:
         )
         answer = asyncio.create_task(self._until(lambda: self._core.phase == Phase.MEMBER))
         try:
-            async with asyncio.timeout(_ATTEMPT_SECONDS):
-                await asyncio.wait({seeking, answer}, return_when=asyncio.FIRST_COMPLETED)
-                if self._core.phase == Phase.OUTSIDE and seeking.done():
-                    return str(seeking.exception() or "it has closed the connection")
-                # The request is in the store: if this connection ends, another one brings the answer.
-                await answer
-        except TimeoutError:
-            return "it has not answered in time"
+            await asyncio.wait(
+                {seeking, answer}, timeout=_ATTEMPT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._core.phase == Phase.OUTSIDE and seeking.done():
+                return str(seeking.exception() or "it has closed the connection")
+            # The request is in the store: if this connection ends, another one brings the answer.
+            await self._wait(answer)
         finally:
             answer.cancel()
             self._connections.adopt(seeking)
-        return ""
+        return "it has not answered in time"
+
+    async def _wait(self, answer: asyncio.Task[None]) -> None:
+        """For an answer, as long as it may take, or parts of a large state come."""
+        began, states = time.monotonic(), self._connections.states
+        try:
+            while not answer.done():
+                end = max(began + _ATTEMPT_SECONDS, states.received_at + _STATE_SECONDS)
+                if (left := end - time.monotonic()) <= 0:
+                    return
+                await asyncio.wait({answer}, timeout=left)
+            answer.result()
+        finally:
+            answer.cancel()
 
     def _on_contact(self, link: int) -> None:
         if self._core.phase == Phase.OUTSIDE:
-            self._core.step(JoinAsked(link, self._clock.now()))
+            self._core.step(JoinAsked(link, self._clock.now(), self.wants_history))
             self._stepped()

@@ -30,6 +30,8 @@ from antecede.live.changing.greeting import (
 )
 from antecede.live.changing.pacing import PacedLinks
 from antecede.live.changing.presence import PresenceTable, PresenceUpdate
+from antecede.live.changing.state_links import StateLinks
+from antecede.live.changing.transfer import StateFrame
 from antecede.live.clock import Clock
 from antecede.live.operations.logs import Log
 from antecede.live.security.identity import Identity, Security
@@ -98,6 +100,7 @@ class MemberConnections:
         self._web: Listener | None = None
         self.web_address: str | None = None
         self._admission = Admission(capacity_for(_EXPECTED_MEMBERS), [], counts)
+        self.states = StateLinks(core, settings.store is not None)
         self._is_closing = False
         self._offline_until = 0.0
         self._logged: dict[tuple[str, str], float] = {}
@@ -538,6 +541,7 @@ class MemberConnections:
             self._pauses.sign_of_life()
         self._presence.open(link, greeting.contact.name if greeting.contact.is_phone else None)
         partner.open(cast("Any", greeting), time.monotonic(), by_lesser_name)
+        self.states.open(link)
         self._log.info("connected to %s", greeting.contact.label, extra={"peer": greeting.contact.name})
         self._counts["connections"] += 1
         self._notify("joined", greeting.contact.label, "")
@@ -557,6 +561,7 @@ class MemberConnections:
                 del self._wires[link]
                 self._lost.add(link)
                 partner.close()
+                self.states.close(link)
                 self._presence.close(link)
                 self._core.touched.add(link)
                 self._log.info("lost %s", greeting.contact.label, extra={"peer": greeting.contact.name})
@@ -580,6 +585,8 @@ class MemberConnections:
         try:
             while self._wires.get(link) is wire and link in self._core.links:
                 frames = self._links[link].take_frames(time.monotonic())
+                if (part := self.states.next_frame(link)) is not None:
+                    frames.append(cast("Any", part))
                 if not frames:
                     self._work[link].clear()
                     await self._work[link].wait()
@@ -599,6 +606,10 @@ class MemberConnections:
             if isinstance(frame, PresenceUpdate):
                 partner.hear(time.monotonic())
                 self._presence.receive(link, frame)
+            elif isinstance(frame, StateFrame):
+                partner.heard_at = time.monotonic()
+                if (request := await self.states.receive(link, frame)) is not None:
+                    partner.send(cast("Any", request))
             else:
                 partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())
             if link in core.links:

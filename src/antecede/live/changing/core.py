@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from antecede.causality import MessageId
+from antecede.live.changing.backfill import BackfillCore
 from antecede.live.changing.causes import Causes, causes_of, follow, split_own
 from antecede.live.changing.events import (
     Aged,
@@ -35,8 +36,9 @@ from antecede.live.changing.events import (
     RoutesChanged,
     Sponsored,
     Started,
+    TransferBegun,
 )
-from antecede.live.changing.forgetting import ForgettingCore
+from antecede.live.changing.history import HistoryBatch
 from antecede.live.changing.recovery import take_checkpoint
 from antecede.live.changing.report_deltas import ReportRequest, apply_delta, decode, is_ours
 from antecede.live.changing.reporting import ReportSchedule
@@ -80,7 +82,7 @@ _MANY_NAMES = 1_024
 _NOT_IN_GROUP = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
 
-class ChangingCore(ForgettingCore):
+class ChangingCore(BackfillCore):
     """The process of the member `name`. `kind` is the protocol's class for groups that change."""
 
     is_phone_core = False
@@ -115,7 +117,7 @@ class ChangingCore(ForgettingCore):
         self.on_idle: Callable[[], None] | None = None
         """Called when somebody is to be admitted and the application asks for its next message."""
 
-        self.is_replaying = False
+        self._saves_backfill = False
         self._records: list[LogRecord] = []
         self._logged_polls = 0
         self._next_number, self._persisted = int(durable), 0
@@ -132,6 +134,7 @@ class ChangingCore(ForgettingCore):
             LinkOpened: self._on_link_opened,
             JoinAsked: self._on_join_asked,
             Sponsored: self._on_sponsored,
+            TransferBegun: self._on_transfer_begun,
             Declined: self._on_declined,
             Started: self._on_started,
             Reported: self._on_reported,
@@ -177,13 +180,15 @@ class ChangingCore(ForgettingCore):
 
     @property
     def has_ready(self) -> bool:
-        return bool(self._records or self.packets)
+        has_history = bool(self.members) and self.keeps_history and self.history.has_unwritten
+        return bool(self._records or self.packets) or has_history
 
     def ready(self, checkpoint: bool = False) -> Ready:
-        if self.is_traced:
-            self.log_polls(self.time)  # so that a replay gives all rows so far
-            if not self.trace.rows and len(self.trace_names) > _MANY_NAMES:
-                self.resume_trace([], self.trace.first, [])
+        batch = self._take_history(checkpoint)
+        if self.is_traced or batch is not None:
+            self.log_polls(self.time)  # so that a replay gives all rows, and all of the history, so far
+        if self.is_traced and not self.trace.rows and len(self.trace_names) > _MANY_NAMES:
+            self.resume_trace([], self.trace.first, [])
         ready = Ready(
             number=self._next_number,
             records=() if checkpoint else self._records,
@@ -197,16 +202,24 @@ class ChangingCore(ForgettingCore):
             broadcasts=self.broadcasts,
             parked=self.application.parking,
             trace_length=self.trace.length,
+            history=batch,
         )
         if checkpoint:
             self._logged_polls = self.polls
             self.reported.clear()
+            self._saves_backfill = not self.has_backfill
         self._records, self.packets, self.arrivals = [], {}, set()
         self._next_number += self.is_durable
         return ready
 
     def advance(self, ready: Ready) -> None:
         """A `Ready` has been carried out."""
+        if ready.history is not None:
+            if not self.is_durable:
+                ready.history.write()
+            ready.history.confirm()
+        if ready.checkpoint is not None:
+            self._saved_backfill = self._saves_backfill
         for link in self.links.keys() & ready.received.keys():
             self.durably_received[link] = ready.received[link]
             self.durable_chain[link] = ready.received_chain[link]
@@ -241,11 +254,20 @@ class ChangingCore(ForgettingCore):
             self._carry_out(member.me, effects)
             self.broadcasts += 1
             self.causes[origin] = seq
+            named = self._own_causes(before, seq)
+            self.add_to_history(Delivery(self.last_broadcast, payload, named), event.time)
             if event.own:
-                named = self._own_causes(before, seq)
                 self.application.add_own(Delivery(self.last_broadcast, payload, named))
                 self._numbers[self.application.delivered] = self._next_number
         self._after(member)
+
+    def _take_history(self, checkpoint: bool) -> HistoryBatch | None:
+        """What is to be written before the journal; durably, if that forgets what it follows from."""
+        if not self.members:
+            return None
+        batch = self.history.take_batch(self.is_durable and (checkpoint or self._syncs_history))
+        self._syncs_history = False
+        return batch
 
     # Receiving
 
@@ -261,7 +283,9 @@ class ChangingCore(ForgettingCore):
         value = chain(self.received_chain[link], event.data)
         packet = self._decode(link, event.data)
         self.check_packet(link, packet)
+        self.check_welcome(link, packet)
         self._log(event)
+        self._note_request(link, packet)
         self.received[link], self.received_chain[link] = number, value
         if self.is_durable:
             self.arrivals.add(link)
@@ -339,7 +363,7 @@ class ChangingCore(ForgettingCore):
         if not queue.unacked:
             if self.on_idle is not None and self.may_sponsor:
                 self.on_idle()
-            is_paused = self.wants_snapshot and not self.member.undelivered
+            is_paused = (self.wants_snapshot or self.takes_snapshot) and not self.member.undelivered
             if is_paused or not self.is_started or not self._deliver_one(now):
                 return None
         position = queue.acked + 1
@@ -363,6 +387,9 @@ class ChangingCore(ForgettingCore):
         """Ask the member for a delivery; whether that has changed anything."""
         if self.phase != Phase.MEMBER:
             return False
+        if self.has_backfill:
+            self._deliver_backfill()
+            return True
         member = self.member
         before, count = member.deliveries, len(member.undelivered)
         try:
@@ -386,6 +413,16 @@ class ChangingCore(ForgettingCore):
         if delivery is not None:
             self._deliver(delivery, number, now)
         return True
+
+    def _deliver_backfill(self) -> None:
+        """A message of the past, which the welcome has made durable."""
+        self.polls += 1
+        queue, delivery = self.application, self.take_backfill()
+        if not self.has_phones:
+            follow(self.causes, delivery.message, delivery.causes or {})
+        queue.unacked.append(delivery)
+        queue.delivered += 1
+        self._numbers[queue.delivered] = self._unblocking_number
 
     def _take_arrived(self, message: MessageId) -> int:
         """The number of the `Ready` that makes a message durable, or one that is not less."""
@@ -411,6 +448,7 @@ class ChangingCore(ForgettingCore):
         queue.unacked.append(delivery)
         self.reports.bytes += len(delivery.payload)
         self._numbers[queue.delivered] = number
+        self.add_to_history(delivery, now)
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
         self.application.ack()
@@ -450,6 +488,8 @@ class ChangingCore(ForgettingCore):
             self.touched.update(self.received)
         if member.me == self.address:
             self.drop_links_of_forgotten(member)
+            if self.transfers or self.wants_history:
+                self._forget_requests(member)
             for change in changes:
                 if change.kind == "admit":
                     self.since[change.member] = self.time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from antecede.live.changing.contact import Contact
+from antecede.live.changing.snapshots import SnapshotTransfer
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
@@ -56,6 +57,8 @@ class JoinAsked(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
 
     link: int
     time: int
+    history: bool = False
+    """Whether it wants the messages that are retained, instead of a snapshot."""
 
 
 class Sponsored(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
@@ -63,6 +66,16 @@ class Sponsored(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
 
     address: int
     snapshot: bytes | None
+    time: int
+    state: bytes = b""
+    """Instead, a `WelcomeState`, if the newcomer has fetched most of it."""
+
+
+class TransferBegun(msgspec.Struct, frozen=True, array_like=True, tag=44, gc=False):
+    """This member has a state in files for a process that asks to be admitted, which fetches it first."""
+
+    address: int
+    transfer: SnapshotTransfer
     time: int
 
 
@@ -164,6 +177,7 @@ MembershipRecord = (
     | LinkOpened
     | JoinAsked
     | Sponsored
+    | TransferBegun
     | Declined
     | Started
     | Reported

@@ -15,6 +15,7 @@ from antecede.live.changing.contact import Contact, validated
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Gone
 from antecede.live.changing.presence import PresenceUpdate
+from antecede.live.changing.transfer import StateFrame
 from antecede.live.events import Incarnation, PartnerMet
 from antecede.live.lineage import forked_at
 from antecede.live.transport.frames import Ack, Heartbeat, Nack, Packets, Pause, Refusal
@@ -94,6 +95,7 @@ MemberFrame = (
     | Nack
     | Heartbeat
     | Pause
+    | StateFrame
 )
 
 _decoder: msgspec.msgpack.Decoder[MemberFrame] = msgspec.msgpack.Decoder(MemberFrame)

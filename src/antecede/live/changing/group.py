@@ -19,8 +19,8 @@ import contextlib
 import inspect
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
 
 from antecede import causality
 from antecede.errors import InputError
@@ -36,9 +36,11 @@ from antecede.live.changing.events import (
     StabilityTold,
     Started,
 )
+from antecede.live.changing.history import Retention
 from antecede.live.changing.protocols import live_kind
 from antecede.live.changing.recovery import restore
-from antecede.live.changing.sponsor import Snapshot, Sponsor
+from antecede.live.changing.snapshots import read_parts, received_name
+from antecede.live.changing.sponsor import Snapshot, Sponsor, remove_unneeded
 from antecede.live.changing.super_peer import SuperPeerCore
 from antecede.live.changing.watch import Watch
 from antecede.live.clock import Clock
@@ -57,7 +59,8 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError
 from antecede.units import parse_duration
 
-Restore = Callable[[bytes], Awaitable[None] | None]
+Restore = Callable[[bytes], Awaitable[None] | None] | Callable[[Iterator[bytes]], Awaitable[None] | None]
+"""Takes what `snapshot` has given: bytes, or an iterator of bytes."""
 
 _HANDLER_SECONDS = 5.0
 """How long a broadcast waits for the handler of a message, if this member has to join again."""
@@ -87,7 +90,9 @@ class DynamicGroup(Group):
         super().__init__(settings, core, labels, clock)
         self._restore_state = restore
         self._forget_after = parse_duration(settings.forget_after)
-        self._sponsor = Sponsor(core, snapshot, self._clock, self._log)
+        self._sponsor = Sponsor(core, snapshot, self._clock, self._log, self._on_stored)
+        self._retention = None if settings.retain is None else Retention.parse(settings.retain)
+        core.retains = self._retention is not None
         self._watch = Watch(core, labels, self._suspicions, self._tell, self._log)
         self._away = AwayMembers(
             settings, core, labels, self._suspicions, self._problems, self._tell, self._remove
@@ -119,6 +124,7 @@ class DynamicGroup(Group):
         }
 
     def _restore(self, journal: Journal) -> None:
+        self._core.files = journal.disk
         restore(self._core, journal)
 
     def _open_trace(self) -> NodeTrace | None:
@@ -159,6 +165,9 @@ class DynamicGroup(Group):
         if core.phase == Phase.LEAVING:
             await self._until(lambda: core.phase != Phase.LEAVING)  # it had asked for that before
         if core.phase != Phase.MEMBER:
+            # Who was a member before has a state already, and gets another one.
+            is_new = not core.application.delivered and not core.broadcasts
+            self._attempts.wants_history = self.settings.history is not None and is_new
             await self._attempts.join(self._contacts())
         if not core.is_started:
             await self._begin()
@@ -175,13 +184,24 @@ class DynamicGroup(Group):
 
     async def _begin(self) -> None:
         """Give the application the state that it starts with."""
-        snapshot = self._core.snapshot
+        snapshot = self._received_snapshot()
         if snapshot is not None and self._restore_state is not None:
-            result = self._restore_state(snapshot)
+            result = cast("Callable[[Any], Awaitable[None] | None]", self._restore_state)(snapshot)
             if inspect.isawaitable(result):
                 await result
         self._core.step(Started(self._clock.now()))
         await self._driver.durable()
+
+    def _received_snapshot(self) -> bytes | Iterator[bytes] | None:
+        """As the sponsor's application gave it: as bytes, or in parts."""
+        core = self._core
+        state = core.received_state
+        if state is None:
+            return core.snapshot
+        if not state.transfer.digest:
+            return None
+        parts = read_parts(core.files, received_name(core.address, state.transfer.digest))
+        return parts if state.transfer.is_stream else b"".join(parts)
 
     # Returning
 
@@ -192,6 +212,7 @@ class DynamicGroup(Group):
         self._notify("returning", self.me, text)
         # The message in flight ends first, so that `ack` and its like find it.
         await self._until(lambda: self._deliveries.holder is None)
+        self._attempts.wants_history = False
         await self._attempts.join(self._contacts())
         await self._begin()
         self._deliveries.belong_to(self._core.me)
@@ -234,6 +255,7 @@ class DynamicGroup(Group):
             self._returning.cancel()
         if self._control is not None:
             self._control.close()
+        self._sponsor.close()
         await super()._stop()
 
     def _behind(self) -> list[str]:
@@ -305,7 +327,8 @@ class DynamicGroup(Group):
                 None if since is None else since / 1e9,
             )
         removing = core.member.removals.removed - core.member.ends.keys()
-        return View(members, tuple(self._names[stream] for stream in sorted(removing)))
+        gone = tuple(self._names[stream] for stream in sorted(removing))
+        return View(members, gone, dict(core.counts_before))
 
     async def remove(self, who: str) -> None:
         self._check_open()
@@ -362,6 +385,7 @@ class DynamicGroup(Group):
         return (
             not core.is_started
             or core.brings_back
+            or (core.takes_snapshot and not core.delivers_own)
             or core.application.untaken_own_bytes > self.settings.limit
             or self._retained > self._away.limit
         )
@@ -495,6 +519,11 @@ class DynamicGroup(Group):
             self._sponsor.admit()
             self._driver.stepped()
 
+    def _on_stored(self) -> None:
+        """A snapshot was written, or could not be: deliveries go on, and newcomers fetch it."""
+        self._core.touched.update(self._core.received)
+        self._on_step()
+
     def _check_removed(self) -> None:
         is_removed = self._core.phase == Phase.REMOVED and self._state in ("open", "draining")
         if is_removed and self._has_deliveries and self._returning is None:
@@ -525,6 +554,8 @@ class DynamicGroup(Group):
             self._note_held()
             if isinstance(core, SuperPeerCore) and core.phase == Phase.MEMBER:
                 self._look_after_phones(core)
+            self._sponsor.decline(self._connections.states.overdue(), "it does not fetch its state in time")
+            remove_unneeded(core, self._retention, now)
             if core.is_started:
                 self._deliver_ahead(now)
                 self._remove_former()

@@ -30,6 +30,14 @@ class Labels(Mapping[int, str]):
             label = self._known[stream] = contact.label
         return label
 
+    def learn(self, labels: Mapping[int, str]) -> None:
+        """Of streams that may be forgotten everywhere."""
+        for stream, label in labels.items():
+            if stream not in self._known:
+                while len(self._known) >= _MAX_REMEMBERED:
+                    del self._known[next(iter(self._known))]
+                self._known[stream] = label
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._core.member.contacts)
 

@@ -10,6 +10,7 @@ import abc
 from collections.abc import Collection
 from typing import Any
 
+from antecede.causality import MessageId
 from antecede.live.application import ApplicationQueue
 from antecede.live.changing.causes import Causes
 from antecede.live.changing.contact import Contact, decode_contact, encode_contact
@@ -29,23 +30,36 @@ from antecede.live.changing.events import (
 from antecede.live.changing.labels import Labels
 from antecede.live.changing.links import LinkTable
 from antecede.live.changing.report_deltas import REPORT_REQUEST, ReportDelta, ReportRequest, encode_report
+from antecede.live.changing.snapshots import encode_inline, inline_snapshot
 from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.member import ChangingMember
-from antecede.membership.packets import NobodyHere, ProgressReport, Stream
+from antecede.membership.packets import HistoryRequest, NobodyHere, ProgressReport, Stream
 from antecede.membership.state import Phase
-from antecede.protocols.base import Effects, LocalError, RemoteError
+from antecede.protocols.base import Effects, LocalError, RemoteError, Send
 
 MAX_SNAPSHOT = 1 << 23
-"""Bytes of a snapshot; a welcome is one packet, and so one frame."""
+"""Bytes of a snapshot in a welcome, which is one packet, and so one frame."""
 _MAX_RETAINED = 1 << 22
 """Nobody is admitted while more than this would have to be in the welcome as well."""
 _MAX_ATTEMPTS = 4
 """Requests for admission that may be answered at a time; earlier ones are given up."""
-_NO_SNAPSHOT, _SNAPSHOT = b"", b"\x01"
 
 
 class MemberQueue(ApplicationQueue):
     """Deliveries to the application of a process that is one member after another."""
+
+    def __init__(self, me: int) -> None:
+        super().__init__(me)
+        self.past: set[MessageId] = set()
+
+    def ack(self) -> None:
+        if self.past and self.attempts and not self.parking:
+            self.past.discard(self.unacked[0].message)
+        super().ack()
+
+    def resume(self, acked: int, attempts: int) -> None:
+        super().resume(acked, attempts)
+        self.past &= {each.message for each in self.unacked}
 
     def belong_to(self, stream: Stream) -> None:
         self._me = stream
@@ -55,6 +69,7 @@ class MemberQueue(ApplicationQueue):
         snapshot that this one starts with, or comes again."""
         self._me = stream
         self.unacked.clear()
+        self.past.clear()
         self.attempts = self.untaken_own_bytes = 0
 
 
@@ -125,8 +140,7 @@ class MembershipCore(LinkTable, abc.ABC):
     @property
     def snapshot(self) -> bytes | None:
         """What the application of a new member starts with; None if its sponsor has sent nothing."""
-        data = self.member.snapshot
-        return data[1:] if data else None
+        return inline_snapshot(self.member.snapshot)
 
     def contact_of(self, stream: Stream) -> Contact | None:
         """Who a stream belongs to, as its sponsor has written it."""
@@ -291,7 +305,10 @@ class MembershipCore(LinkTable, abc.ABC):
     def _on_join_asked(self, event: JoinAsked) -> None:
         mine, theirs = self.links[event.link]
         self._log(event)
-        self._carry_out(mine, self.members[mine].join(theirs, event.time))
+        effects = self.members[mine].join(theirs, event.time)
+        if event.history:
+            effects = Effects(tuple(Send(send.to, HistoryRequest(mine)) for send in effects.sends))
+        self._carry_out(mine, effects)
 
     def _on_admitted(self, member: ChangingMember, now: int) -> None:
         """The first welcome counts; nobody will be at the other addresses."""
@@ -329,9 +346,8 @@ class MembershipCore(LinkTable, abc.ABC):
         self.member.requests = [each for each in self.member.requests if each != event.address]
 
     def _on_sponsored(self, event: Sponsored) -> None:
-        self._check_snapshot(event.snapshot)
+        snapshot = self._encode_sponsored(event)
         self._log(event)
-        snapshot = self._encode_snapshot(event.snapshot)
         contact = self.greeted.get(event.address)
         member = self.member
         effects = member.sponsor(
@@ -340,12 +356,11 @@ class MembershipCore(LinkTable, abc.ABC):
         self._carry_out(member.me, effects)
         self._after(member)
 
-    def _check_snapshot(self, snapshot: bytes | None) -> None:
-        if snapshot is not None and len(snapshot) > MAX_SNAPSHOT:
-            raise LocalError(f"a snapshot of {len(snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
-
-    def _encode_snapshot(self, snapshot: bytes | None) -> bytes:
-        return _NO_SNAPSHOT if snapshot is None else _SNAPSHOT + snapshot
+    def _encode_sponsored(self, event: Sponsored) -> bytes:
+        """What the welcome says of the state to start with."""
+        if event.snapshot is not None and len(event.snapshot) > MAX_SNAPSHOT:
+            raise LocalError(f"a snapshot of {len(event.snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
+        return encode_inline(event.snapshot)
 
     def _on_reported(self, event: Reported) -> None:
         self._log(event)

@@ -23,6 +23,7 @@ from antecede.live.changing.events import (
     SuperPeersLost,
 )
 from antecede.live.changing.membership import MemberQueue
+from antecede.live.changing.snapshots import inline_snapshot
 from antecede.live.envelope import Body, unwrap, wrap
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.phone import Phone
@@ -120,8 +121,10 @@ class PhoneCore(ChangingCore):
 
     @property
     def snapshot(self) -> bytes | None:
-        data = self.phone.snapshot
-        return data[1:] if data else None
+        return inline_snapshot(self.phone.snapshot)
+
+    def count_delivered(self) -> dict[str, int]:
+        return {}  # its super peer knows
 
     @property
     def retained_bytes(self) -> int:

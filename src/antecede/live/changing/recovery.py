@@ -11,6 +11,7 @@ from antecede.causality import MessageId
 from antecede.errors import AntecedeError, InputError
 from antecede.live.application import ParkedDelivery
 from antecede.live.changing.contact import Contact
+from antecede.live.changing.snapshots import SnapshotTransfer
 from antecede.live.events import Delivered, Incarnation
 from antecede.live.ready import send_and_advance
 from antecede.live.recovery import SavedStore
@@ -53,6 +54,14 @@ class ChangingCoreState(msgspec.Struct):
     old_originals: set[MessageId]
     reports_heard: dict[int, ProgressReport] = {}
     since: dict[int, int] = {}
+    position: int = 0
+    backfilled: int = 0
+    backfill_end: int = 0
+    backfill_first: int = 0
+    past: set[MessageId] = set()
+    counts_before: dict[str, int] = {}
+    transfers: dict[int, SnapshotTransfer] = {}
+    wants_history: set[int] = set()
     trace_names: list[str] = []
     speaks: int = 1
     causes: dict[int, int] = {}
@@ -91,6 +100,14 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         aged_at=core.aged_at,
         old_tombstones=core.old_tombstones,
         old_originals=core.old_originals,
+        position=core.position,
+        backfilled=core.backfilled,
+        backfill_end=core.backfill_end,
+        backfill_first=core.backfill_first,
+        past=queue.past,
+        counts_before=core.counts_before,
+        transfers=core.transfers,
+        wants_history=core.wants_history,
     )
     rows = core.trace.rows.copy()
     return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core), core.trace.first, rows)
@@ -133,7 +150,11 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
         else:
             core.step(record)
     # What the replay asks for was persisted before.
-    send_and_advance(cast("Any", core), core.ready())
+    core.finish_replay()
+    ready = core.ready()
+    if ready.history is not None:
+        ready.history.write()
+    send_and_advance(cast("Any", core), ready)
     core.is_replaying = False
     core.dropped.clear()
     queue = core.application
@@ -164,6 +185,7 @@ def _deliverable(core: ChangingCore) -> int:
     count = core.application.delivered
     if core.phase == Phase.MEMBER and core.is_started:
         copy = core.kind.restore(core.member.save())
+        count += core.backfill_end - core.backfilled
         while copy.deliver(0) is not None:
             count += 1
     return count
@@ -196,6 +218,10 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
     queue = core.application
     queue.delivered, queue.unacked, queue.parking = state.delivered, deque(state.unacked), state.parking
     queue.resume_parked(state.parked)
+    queue.past = state.past
+    core.resume_backfill(state.position, state.backfill_first, state.backfilled, state.backfill_end)
+    core.counts_before, core.transfers = state.counts_before, state.transfers
+    core.wants_history = state.wants_history
     if core.members:
         queue.belong_to(core.me)
         core.forgets = core.member.forgets

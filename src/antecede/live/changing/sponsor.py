@@ -1,40 +1,207 @@
-"""How a member admits others: with its application's state, between two messages."""
+"""How a member admits others: with its application's state, between two messages.
+
+A small state is in the welcome. A large one is written to a file, and the newcomer fetches it before it is
+admitted (`transfer.py`): deliveries wait until the application has given its state, and for nothing else.
+Newcomers that come meanwhile share the file, so there is one at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import cast
 
+from antecede.live.changing import snapshots, transfer
 from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.events import Declined, Sponsored
+from antecede.live.changing.events import Declined, Sponsored, TransferBegun
+from antecede.live.changing.history import HistoryReader, Retention
 from antecede.live.changing.membership import MAX_SNAPSHOT
+from antecede.live.changing.snapshots import (
+    SnapshotTransfer,
+    SnapshotWriter,
+    WelcomeState,
+    encode_state,
+    received_name,
+    remove_others,
+    snapshot_name,
+)
 from antecede.live.clock import Clock
 from antecede.live.operations.logs import Log
+from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError
 
-Snapshot = Callable[[], bytes]
+SnapshotParts = Iterator[bytes] | AsyncIterator[bytes]
+Snapshot = Callable[[], bytes | SnapshotParts]
+
+_numbers = itertools.count(1)
 
 
 class Sponsor:
-    """Admits who has asked. `snapshot` is the application's, if it has one."""
+    """Admits who has asked. `snapshot` is the application's, if it has one; `stepped` is called when the core
+    has taken an event that nobody has asked for."""
 
-    def __init__(self, core: ChangingCore, snapshot: Snapshot | None, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        core: ChangingCore,
+        snapshot: Snapshot | None,
+        clock: Clock,
+        log: Log,
+        stepped: Callable[[], None] = lambda: None,
+    ) -> None:
         self._core, self.snapshot, self._clock, self._log = core, snapshot, clock, log
+        self._stepped = stepped
+        self._storing: asyncio.Task[None] | None = None
+        """A snapshot that is being written."""
 
     def admit(self) -> None:
         """Admit whoever has asked, if the application is between two messages."""
         core = self._core
-        while core.may_sponsor:
+        while self._storing is None and core.may_sponsor:
             address = core.join_requests[0]
-            contact = core.greeted.get(address)
-            who = contact.label if contact is not None else "somebody"
             try:
-                snapshot = None if self.snapshot is None else bytes(self.snapshot())
-                if snapshot is not None and len(snapshot) > MAX_SNAPSHOT:
-                    raise LocalError(f"the snapshot has {len(snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
+                self._begin(address)
             except Exception as error:
                 # Whatever the application does: the group goes on, and the newcomer asks elsewhere.
-                self._log.error("%s is not admitted: %s", who, error, extra={"peer": who})
-                core.step(Declined(address, self._clock.now()))
-                continue
-            core.step(Sponsored(address, snapshot, self._clock.now()))
-            self._log.info("admitted %s", who, extra={"peer": who})
+                self._decline(address, error)
+
+    def decline(self, addresses: Iterable[int], reason: str) -> None:
+        """Give up newcomers that do not fetch their state."""
+        for address in addresses:
+            self._decline(address, LocalError(reason))
+
+    def close(self) -> None:
+        if self._storing is not None:
+            self._storing.cancel()
+
+    def _decline(self, address: int, error: Exception) -> None:
+        who = self._name(address)
+        self._log.error("%s is not admitted: %s", who, error, extra={"peer": who})
+        self._core.step(Declined(address, self._clock.now()))
+
+    def _name(self, address: int) -> str:
+        contact = self._core.greeted.get(address)
+        return contact.label if contact is not None else "somebody"
+
+    def _begin(self, address: int) -> None:
+        core, now = self._core, self._clock.now()
+        if address in core.transfers:
+            event: Sponsored | TransferBegun | None = finish_transfer(core, address, now)
+        elif address in core.wants_history:
+            event = offer_history(core, address, now)
+        elif self.snapshot is None:
+            event = Sponsored(address, None, now)
+        elif (shared := shared_snapshot(core)) is not None and not self._is_phone(address):
+            event = TransferBegun(address, shared, now)
+        else:
+            event = self._take_snapshot(address, self.snapshot(), now)
+        if event is not None:
+            core.step(event)
+            if isinstance(event, Sponsored):
+                who = self._name(address)
+                self._log.info("admitted %s", who, extra={"peer": who})
+
+    def _is_phone(self, address: int) -> bool:
+        contact = self._core.greeted.get(address)
+        return contact is not None and contact.is_phone
+
+    def _take_snapshot(self, address: int, snapshot: object, now: int) -> Sponsored | None:
+        """Admit a newcomer with a small snapshot; write a large one, or one in parts, to a file first."""
+        is_phone = self._is_phone(address)
+        if isinstance(snapshot, bytes | bytearray | memoryview):
+            if len(snapshot) <= (MAX_SNAPSHOT if is_phone else snapshots.MAX_INLINE):
+                return Sponsored(address, bytes(snapshot), now)
+        elif not isinstance(snapshot, Iterator | AsyncIterator):
+            raise LocalError(f"a snapshot is bytes, or an iterator of bytes, not {type(snapshot).__name__}")
+        if is_phone:
+            raise LocalError(f"a phone's snapshot has {MAX_SNAPSHOT:,} bytes at most, and no parts")
+        self._storing = asyncio.create_task(self._store(address, cast("bytes | SnapshotParts", snapshot)))
+        return None
+
+    async def _store(self, address: int, snapshot: bytes | SnapshotParts) -> None:
+        """Write a snapshot to a file. Deliveries wait as long as the application gives it."""
+        core = self._core
+        writer = SnapshotWriter(core.files, next(_numbers))
+        is_stream = isinstance(snapshot, Iterator | AsyncIterator)
+        try:
+            first, counts = begin_transfer(core)
+            core.takes_snapshot = is_stream
+            async for part in _parts(snapshot):
+                await asyncio.to_thread(writer.add, part)
+            core.takes_snapshot = False
+            self._stepped()
+            digest = await asyncio.to_thread(writer.finish)
+            await asyncio.to_thread(core.history.create)
+            state = SnapshotTransfer(digest, writer.length, is_stream, first, counts)
+            core.step(TransferBegun(address, state, self._clock.now()))
+        except Exception as error:
+            writer.discard()
+            self._decline(address, error)
+        finally:
+            core.takes_snapshot, core.snapshot_from, self._storing = False, None, None
+        self._stepped()
+
+
+async def _parts(snapshot: bytes | SnapshotParts) -> AsyncIterator[bytes]:
+    """What the application gives, in parts that are not too large to write at once."""
+    if isinstance(snapshot, AsyncIterator):
+        async for part in snapshot:
+            yield bytes(part)
+    elif isinstance(snapshot, Iterator):
+        for part in snapshot:
+            yield bytes(part)
+    else:
+        yield bytes(snapshot)
+
+
+# What follows needs no event loop.
+
+
+def begin_transfer(core: ChangingCore) -> tuple[int, dict[str, int]]:
+    """The application gives its snapshot now: what is delivered from now on is kept for newcomers. Returns
+    the position, and what is in the snapshot."""
+    log, counts = core.history, core.count_delivered()
+    if not log.exists or log.end != core.position:
+        log.begin(core.position, counts)
+    core.snapshot_from = core.position
+    return core.position, counts
+
+
+def shared_snapshot(core: ChangingCore) -> SnapshotTransfer | None:
+    """A snapshot that somebody else fetches already."""
+    return next((each for each in core.transfers.values() if each.digest), None)
+
+
+def offer_history(core: ChangingCore, address: int, now: int) -> Sponsored | TransferBegun:
+    """Admit a newcomer with the messages that are retained here, or let it fetch them first."""
+    log = core.history
+    if not log.exists or log.end != core.position:
+        state = SnapshotTransfer(b"", 0, False, core.position, core.count_delivered())
+        return Sponsored(address, None, now, encode_state(WelcomeState(state, core.position, [])))
+    state = SnapshotTransfer(b"", 0, False, log.first, log.counts)
+    if HistoryReader(log, log.first).bytes_left > transfer.MAX_TAIL:
+        return TransferBegun(address, state, now)
+    tail = log.entries_after(log.first)
+    return Sponsored(address, None, now, encode_state(WelcomeState(state, log.first, tail)))
+
+
+def finish_transfer(core: ChangingCore, address: int, now: int) -> Sponsored | None:
+    """Admit a newcomer that has all but a little of its state; None if that has become too much again."""
+    state, position = core.transfers[address], core.caught_up.pop(address)
+    tail = core.history.entries_after(position)
+    if sum(map(len, tail)) > 2 * transfer.MAX_TAIL:
+        return None
+    return Sponsored(address, None, now, encode_state(WelcomeState(state, position, tail)))
+
+
+def remove_unneeded(core: ChangingCore, retention: Retention | None, now: int) -> None:
+    """Now and then: files that nobody needs any more go."""
+    files = core.files
+    if not core.members or core.snapshot_from is not None:
+        return
+    kept = {snapshot_name(each.digest) for each in core.transfers.values()}
+    if core.phase == Phase.MEMBER:
+        if not core.is_started and (state := core.received_state) is not None:
+            kept.add(received_name(core.address, state.transfer.digest))
+        core.history.trim(retention, now, core.needed_position)
+        remove_others(files, kept)

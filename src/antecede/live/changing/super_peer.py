@@ -116,17 +116,16 @@ class SuperPeerCore(ChangingCore):
 
     @property
     def join_requests(self) -> list[int]:
-        if not self.is_started:
+        if not self.is_started or self.has_backfill or self.snapshot_from is not None:
             return []
-        return [*self.member.requests, *(address for address, _ in self.hub.site.requests)]
+        return [*super().join_requests, *(address for address, _ in self.hub.site.requests)]
 
     def _on_sponsored(self, event: Sponsored) -> None:
         if not any(address == event.address for address, _ in self.hub.site.requests):
             super()._on_sponsored(event)
             return
-        self._check_snapshot(event.snapshot)
+        snapshot = self._encode_sponsored(event)
         self._log(event)
-        snapshot = self._encode_snapshot(event.snapshot)
         self._carry_out(self.address, self.hub.admit_phone(event.address, snapshot, event.time))
         self._after(self.member)
 

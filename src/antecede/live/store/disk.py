@@ -45,6 +45,15 @@ class Disk(Protocol):
 
     def truncate(self, name: str, size: int) -> None: ...
 
+    def size(self, name: str) -> int: ...
+
+    def read_at(self, name: str, start: int, size: int) -> bytes:
+        """A part of a file; less at its end."""
+
+    def write_at(self, name: str, start: int, data: bytes | bytearray) -> None:
+        """Write a part of a file, which is created if it does not exist; not beyond its end. Nothing else is
+        added to it, not even after a kill."""
+
     def sync(self, name: str) -> None:
         """Return once the file's content is durable."""
 
@@ -64,6 +73,28 @@ class Disk(Protocol):
         """Different after each start of the machine; empty if that is not known."""
 
     def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """What snapshots and histories need of a `Disk`."""
+
+    def names(self) -> list[str]: ...
+
+    def size(self, name: str) -> int: ...
+
+    def read_at(self, name: str, start: int, size: int) -> bytes: ...
+
+    def write_at(self, name: str, start: int, data: bytes | bytearray) -> None: ...
+
+    def truncate(self, name: str, size: int) -> None: ...
+
+    def sync(self, name: str) -> None: ...
+
+    def replace(self, name: str, new_name: str) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_folder(self) -> None: ...
 
 
 class FileDisk:
@@ -116,6 +147,25 @@ class FileDisk:
         self._close_log(name)
         os.truncate(self.path / name, size)
 
+    def size(self, name: str) -> int:
+        return (self.path / name).stat().st_size
+
+    def read_at(self, name: str, start: int, size: int) -> bytes:
+        descriptor = os.open(self.path / name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            os.lseek(descriptor, start, os.SEEK_SET)
+            return os.read(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+    def write_at(self, name: str, start: int, data: bytes | bytearray) -> None:
+        descriptor = self._open(name, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.lseek(descriptor, start, os.SEEK_SET)
+            _write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+
     def sync(self, name: str) -> None:
         if (mapped := self._maps.get(name)) is not None:
             mapped.flush()
@@ -164,6 +214,40 @@ class FileDisk:
 
     def _open(self, name: str, flags: int) -> int:
         return os.open(self.path / name, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+class MemoryFiles:
+    """The files of a member that has no store: only what snapshots and histories need of a `Disk`."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytearray] = {}
+
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def size(self, name: str) -> int:
+        return len(self._files[name])
+
+    def read_at(self, name: str, start: int, size: int) -> bytes:
+        return bytes(memoryview(self._files[name])[start : start + size])
+
+    def write_at(self, name: str, start: int, data: bytes | bytearray) -> None:
+        self._files.setdefault(name, bytearray())[start : start + len(data)] = data
+
+    def truncate(self, name: str, size: int) -> None:
+        del self._files[name][size:]
+
+    def sync(self, name: str) -> None:
+        """There is nothing to wait for."""
+
+    def replace(self, name: str, new_name: str) -> None:
+        self._files[new_name] = self._files.pop(name)
+
+    def remove(self, name: str) -> None:
+        del self._files[name]
+
+    def sync_folder(self) -> None:
+        """There is nothing to wait for."""
 
 
 def _make_folder(path: Path) -> None:

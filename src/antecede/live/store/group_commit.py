@@ -22,9 +22,14 @@ class GroupCommit:
             return
         if self._sync or ready.checkpoint is not None:
             write = asyncio.get_running_loop().run_in_executor
-            await write(self._thread, self._journal.write, ready.records, ready.checkpoint)
+            await write(self._thread, self._write, ready)
         else:
-            self._journal.write(ready.records)
+            self._write(ready)
+
+    def _write(self, ready: Ready) -> None:
+        if ready.history is not None:
+            ready.history.write()
+        self._journal.write(ready.records, ready.checkpoint)
 
     @property
     def checkpoint_is_due(self) -> bool:

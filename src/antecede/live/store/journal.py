@@ -8,6 +8,7 @@ while the last one was under way. Now and then a new checkpoint takes the log's 
     cursor         what changes with every message (`cursor.py`)
     checkpoint-N   the last checkpoint: one record
     log-N          the records since
+    snapshot-, received-, history-    states for newcomers, and messages that are retained (`live/changing`)
 
 Cost: a commit writes its own bytes. A checkpoint writes the whole state, with every packet that is unstable
 or not acknowledged, and is due when the log is twice as long: 1.5 bytes are written for each byte logged.
@@ -32,6 +33,7 @@ from antecede.live.store.reader import (
     damage_message,
     generations,
     is_ours,
+    is_state_file,
     read_cursor_file,
     read_store,
 )
@@ -273,6 +275,11 @@ class Journal:
         self._cursor_file.session = self._session
         self._disk.sync(CURSOR)
 
+    @property
+    def disk(self) -> Disk:
+        """For the files beside the journal."""
+        return self._disk
+
     def size(self) -> int:
         """Bytes of its files, without room for later records."""
         return self._checkpoint_bytes + self._log_bytes + CURSOR_BYTES
@@ -294,7 +301,7 @@ class Journal:
 
 
 def _validate_new(disk: Disk, names: list[str]) -> None:
-    foreign = sorted(name for name in names if not is_ours(name))
+    foreign = sorted(name for name in names if not is_ours(name) and not is_state_file(name))
     if foreign:
         raise InputError(
             f"{disk.path} cannot be used as a store: it has something else in it ({foreign[0]}); "

@@ -32,6 +32,7 @@ from antecede.live.versions import STORE
 CURSOR = "cursor"
 UNFINISHED = ".tmp"
 _NAME = re.compile(r"(checkpoint|log)-([1-9]\d{0,18})(\.tmp)?")
+_STATE_FILE = re.compile(r"(snapshot|received|history)-[0-9a-f-]+(\.tmp)?")
 _MAGIC = re.compile(MAGIC.replace(b"%d", rb"(\d{1,9})"))
 
 
@@ -89,6 +90,11 @@ def generations(names: list[str], kind: str) -> list[int]:
     """The numbers of the complete files of a kind, in order."""
     matches = (_NAME.fullmatch(name) for name in names)
     return sorted(int(found[2]) for found in matches if found and found[1] == kind and not found[3])
+
+
+def is_state_file(name: str) -> bool:
+    """Whether a file belongs to a store beside its journal: a snapshot, or a history."""
+    return _STATE_FILE.fullmatch(name) is not None
 
 
 def is_ours(name: str) -> bool:

@@ -1,0 +1,217 @@
+"""The part of a core that concerns states in files: which are under way to newcomers, and what a newcomer's
+application is given of the past before anything else (*backfill*)."""
+
+from __future__ import annotations
+
+from antecede.causality import MessageId
+from antecede.live.changing.events import Sponsored, TransferBegun
+from antecede.live.changing.forgetting import ForgettingCore
+from antecede.live.changing.history import HistoryEntry, HistoryLog, addresses_of, decode_entry
+from antecede.live.changing.snapshots import SnapshotTransfer, WelcomeState, decode_state
+from antecede.live.changing.transfer import has_state
+from antecede.live.store.disk import Files, MemoryFiles
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import HistoryRequest, Welcome
+from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery, LocalError, Packet, RemoteError
+
+
+class BackfillCore(ForgettingCore):
+    """Positions are those of a `HistoryLog`: they count what this member has delivered or broadcast, on from
+    the count of its sponsor."""
+
+    is_replaying = False
+
+    def __init__(self, kind: type[ChangingMember], name: str) -> None:
+        super().__init__(kind, name)
+        self.files: Files = MemoryFiles()
+        """For snapshots and histories."""
+        self.retains = False
+        """Whether messages are retained for those who join later."""
+        self.position = 0
+        self.backfilled = self.backfill_end = 0
+        """The positions of the last message of its sponsor's that the application was given, and of the last
+        that it is to be given."""
+        self.backfill_first = 0
+        self._saved_backfill = True
+        """Whether no replay needs the messages that the application was given of the past."""
+        self.counts_before: dict[str, int] = {}
+        """The last message of each origin that precedes what this member was or will be given: they are in
+        its snapshot, if it had one."""
+        self.transfers: dict[int, SnapshotTransfer] = {}
+        """What newcomers fetch before they are admitted, by address."""
+        self.caught_up: dict[int, int] = {}
+        """Newcomers that have all but a little: up to these positions."""
+        self.wants_history: set[int] = set()
+        """Newcomers that ask for messages instead of a snapshot."""
+        self.takes_snapshot = False
+        """Whether the application is giving its snapshot: nothing is delivered meanwhile."""
+        self.snapshot_from: int | None = None
+        """The position of a snapshot that is being written."""
+        self._histories: dict[int, HistoryLog] = {}
+        self._syncs_history = False
+
+    # Histories
+
+    @property
+    def history(self) -> HistoryLog:
+        """Of the current member."""
+        return self.history_at(self.address)
+
+    def history_at(self, address: int) -> HistoryLog:
+        log = self._histories.get(address)
+        if log is None:
+            log = self._histories[address] = HistoryLog(self.files, address)
+        return log
+
+    @property
+    def has_backfill(self) -> bool:
+        """Whether the application is to be given messages of the past."""
+        return self.backfilled < self.backfill_end
+
+    @property
+    def keeps_history(self) -> bool:
+        return self.retains or self.needed_position is not None or (self.is_replaying and self.history.exists)
+
+    def add_to_history(self, delivery: Delivery, now: int) -> None:
+        """A message was delivered or broadcast."""
+        self.position += 1
+        if not self.keeps_history:
+            return
+        log, (origin, seq) = self.history, delivery.message
+        names = {each: self.labels[each] for each in (origin, *(delivery.causes or ()))}
+        if not log.exists:
+            counts = self.count_delivered()
+            counts[names[origin]] = seq - 1
+            log.begin(self.position - 1, counts)
+        entry = HistoryEntry(origin, seq, delivery.payload, delivery.causes, names, now)
+        log.add(self.position, entry)
+
+    def count_delivered(self) -> dict[str, int]:
+        """The last message of each origin that is delivered, by the labels of origins."""
+        delivered = self.member.order.delivered
+        return {self.labels[stream]: count for stream, count in delivered.items() if count}
+
+    @property
+    def needed_position(self) -> int | None:
+        """The last position before what is needed of the history, by newcomers or a replay."""
+        needed = [transfer.first for transfer in self.transfers.values()]
+        if self.snapshot_from is not None:
+            needed.append(self.snapshot_from)
+        if self.has_backfill or not self._saved_backfill:
+            needed.append(self.backfill_first)
+        return min(needed, default=None)
+
+    def finish_replay(self) -> None:
+        """The journal has said all that has happened: nothing else has."""
+        current = self.address if self.members else -1
+        for address in addresses_of(self.files.names()) - {current}:
+            HistoryLog(self.files, address).clear()
+        self._histories = {each: log for each, log in self._histories.items() if each == current}
+        if current >= 0 and self.phase in (Phase.MEMBER, Phase.LEAVING):
+            self.history.cut_off(self.position)
+        self._syncs_history = False
+
+    def resume_backfill(self, position: int, first: int, backfilled: int, end: int) -> None:
+        """A checkpoint says so."""
+        self.position, self.backfill_first = position, first
+        self.backfilled, self.backfill_end = backfilled, end
+        self._saved_backfill = backfilled == end
+
+    # At a sponsor
+
+    @property
+    def join_requests(self) -> list[int]:
+        if self.has_backfill or self.snapshot_from is not None:
+            return []  # it does not have the state yet that its counts stand for; or they share a snapshot
+        waiting = super().join_requests
+        return [each for each in waiting if each not in self.transfers or each in self.caught_up]
+
+    def catch_up(self, address: int, position: int) -> None:
+        """A newcomer has all up to a position, and may be admitted."""
+        self.caught_up[address] = position
+
+    def _on_transfer_begun(self, event: TransferBegun) -> None:
+        if event.address not in self.member.requests:
+            raise LocalError("nobody at that address asks to be admitted")
+        self._log(event)
+        self.transfers[event.address] = event.transfer
+        self._after(self.member)
+
+    def _encode_sponsored(self, event: Sponsored) -> bytes:
+        return event.state or super()._encode_sponsored(event)
+
+    def _forget_requests(self, member: ChangingMember) -> None:
+        """Of those who are admitted, or do not ask any more."""
+        requests = set(member.requests)
+        self.transfers = {each: value for each, value in self.transfers.items() if each in requests}
+        self.caught_up = {each: value for each, value in self.caught_up.items() if each in self.transfers}
+        self.wants_history &= requests
+
+    def _note_request(self, link: int, packet: Packet) -> None:
+        mine, theirs = self.links[link]
+        if isinstance(packet, HistoryRequest) and mine == self.address:
+            self.wants_history.add(theirs)
+
+    # At a newcomer
+
+    def check_welcome(self, link: int, packet: Packet) -> None:
+        """A welcome must not refer to a state that is not here."""
+        mine = self.links[link][0]
+        if not isinstance(packet, Welcome) or self.members[mine].phase != Phase.JOINING:
+            return
+        state = decode_state(packet.snapshot)
+        if state is None or self.is_replaying:
+            return
+        if not has_state(self.files, mine, self.history_at(mine), state):
+            raise RemoteError("it welcomes this process before its state has arrived")
+        for data in state.tail:
+            decode_entry(data)
+
+    def wanted_place(self, link: int) -> str:
+        """A newcomer calls whoever it has asked, until it has its state."""
+        if (place := super().wanted_place(link)) or link not in self.links or link in self.void:
+            return place
+        mine, theirs = self.links[link]
+        is_asked = mine == self.address and self.phase == Phase.JOINING and self.sent[link] > 0
+        return self.greeted[theirs].at if is_asked and theirs in self.greeted else ""
+
+    @property
+    def received_state(self) -> WelcomeState | None:
+        """The state that the application is to start with, if it has come in files."""
+        return decode_state(self.member.snapshot)
+
+    def _on_admitted(self, member: ChangingMember, now: int) -> None:
+        super()._on_admitted(member, now)
+        self.transfers, self.caught_up, self.wants_history = {}, {}, set()
+        state = decode_state(member.snapshot)
+        if state is None:
+            self.position = 0
+            self.counts_before = self.count_delivered()
+        else:
+            self.position = state.last
+            self.counts_before = state.transfer.counts
+            self._take_over(state)
+        first = self.position if state is None else state.transfer.first
+        self.backfilled = self.backfill_first = first
+        self.backfill_end, self._saved_backfill = self.position, first == self.position
+
+    def _take_over(self, state: WelcomeState) -> None:
+        """The sponsor's history goes on here."""
+        if state.last == state.transfer.first and not self.retains:
+            return
+        log = self.history
+        if not log.exists:
+            log.begin(state.transfer.first, state.transfer.counts)
+        for position, data in enumerate(state.tail, state.after + 1):
+            log.add(position, decode_entry(data), data)
+        self._syncs_history = True
+
+    def take_backfill(self) -> Delivery:
+        """The next message of the past."""
+        self.backfilled += 1
+        entry = self.history.read(self.backfilled)
+        self.labels.learn(entry.names)
+        message = MessageId(entry.origin, entry.seq)
+        self.application.past.add(message)
+        return Delivery(message, entry.payload, entry.causes)

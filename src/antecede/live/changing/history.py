@@ -1,0 +1,459 @@
+"""The messages that a member has delivered or broadcast, in that order, in files: for those who join later.
+
+A *position* is the place of a message in that order. A newcomer continues the numbers of its sponsor, and so
+the log that it has received. A log is a list of segments, which are deleted as a whole, the oldest first; it
+never has a gap, so what it begins after is a causal cut, and so is everything up to a position.
+
+The log is written before the journal, and made durable before a checkpoint. What the journal does not confirm
+after a crash is cut off, and what the log lacks comes again from the replay (`HistoryLog.add`).
+
+    history-ADDRESS-POSITION    a segment: what follows this position, of the member at this address
+
+Cost: a write of its own bytes for each message, and one more sync for each checkpoint.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+import threading
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from antecede.errors import InputError
+from antecede.live.store.disk import Files
+from antecede.protocols.base import RemoteError
+from antecede.units import parse_bytes, parse_duration
+
+SEGMENT_BYTES = 1 << 24
+_SEGMENTS = 16
+"""A limit of bytes is divided into so many segments at least."""
+_HEADER = struct.Struct("<II")
+_READ_BYTES, _AT_ONCE = 1 << 18, 1_024
+_NAME = re.compile(r"history-([0-9a-f]{16})-(\d{1,19})")
+MAX_ENTRY = 1 << 24
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message as its application was given it."""
+
+    origin: int
+    seq: int
+    payload: bytes
+    causes: dict[int, int] | None
+    names: dict[int, str]
+    """What applications call the streams that it names, which may be forgotten when it is read."""
+    time: int
+    """When it was delivered, in nanoseconds."""
+
+
+class SegmentHeader(msgspec.Struct, frozen=True, array_like=True):
+    """The first record of a segment."""
+
+    position: int
+    """Of the last message before it."""
+    counts: dict[str, int]
+    """The last message of each origin up to there, by sequence number."""
+
+
+encode_entry = msgspec.msgpack.Encoder().encode
+_decode_entry = msgspec.msgpack.Decoder(HistoryEntry).decode
+_decode_header = msgspec.msgpack.Decoder(SegmentHeader).decode
+
+
+def decode_entry(data: bytes) -> HistoryEntry:
+    """An entry of a log that somebody else has sent."""
+    try:
+        return _decode_entry(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RemoteError(f"not a message of a history: {error}") from error
+
+
+class Retention(NamedTuple):
+    """For how long, or up to how many bytes, messages are retained; 0 is without that limit."""
+
+    nanoseconds: int = 0
+    size: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Retention:
+        """
+        >>> Retention.parse("7d").nanoseconds == 7 * 86_400 * 10**9, Retention.parse("100MB").size
+        (True, 100000000)
+        """
+        try:
+            return cls(size=parse_bytes(text))
+        except InputError:
+            pass
+        try:
+            nanoseconds = parse_duration(text)
+        except InputError as error:
+            raise InputError(f"retain: '{text}' is no time and no size; write 7d or 100MB") from error
+        if nanoseconds <= 0:
+            raise InputError("retain: it must be more than 0")
+        return cls(nanoseconds)
+
+
+class HistorySegment:
+    """One file of a log."""
+
+    __slots__ = ("last", "name", "newest", "position", "size")
+
+    def __init__(self, name: str, position: int) -> None:
+        self.name, self.position = name, position
+        """`position` is that of the last message before it."""
+        self.last = position
+        """The position of its last message; not known after a restart, but of the last segment."""
+        self.size = self.newest = 0
+        """Bytes, and when its last message was delivered; 0 if that is not known."""
+
+
+class UnwrittenEntry(NamedTuple):
+    """An entry that is not known to be in the files."""
+
+    position: int
+    data: bytes
+    origin: str
+    seq: int
+    time: int
+
+
+class HistoryBatch:
+    """What a `Ready` adds to a log."""
+
+    def __init__(self, log: HistoryLog, entries: list[UnwrittenEntry], sync: bool) -> None:
+        self._log, self._entries, self._sync = log, entries, sync
+        self._generation = log.generation
+
+    def write(self) -> None:
+        self._log.write(self._entries, self._generation)
+        if self._sync:
+            self._log.sync()
+
+    def confirm(self) -> None:
+        """It is in the files, and the journal has what it follows from."""
+        if self._entries:
+            self._log.confirm(self._entries[-1].position)
+
+
+class HistoryLog:
+    """The log of the member at one address. `write` and `sync` may be called in another thread."""
+
+    def __init__(self, files: Files, address: int) -> None:
+        self._files, self._prefix = files, f"history-{address:016x}-"
+        self.segments: list[HistorySegment] = []
+        self.counts: dict[str, int] = {}
+        """The last message of each origin before it, by sequence number."""
+        self._last_counts: dict[str, int] = {}
+        """The same up to what is in the files."""
+        self.first = self.end = self.written = 0
+        """The positions of the last message before it, of its last one, and of the last that is in files and
+        confirmed."""
+        self.exists = False
+        self.size = 0
+        """Bytes of its files."""
+        self.unwritten: deque[UnwrittenEntry] = deque()
+        self._taken = 0
+        self._is_dirty = False
+        self._reader: HistoryReader | None = None
+        self.segment_bytes = SEGMENT_BYTES
+        self.generation = 0
+        """How often it was cleared."""
+        self._writing = threading.Lock()
+        self._open()
+
+    # Opening
+
+    def _open(self) -> None:
+        found = [name for name in self._files.names() if name.startswith(self._prefix)]
+        for name in sorted(found, key=lambda each: int(each.removeprefix(self._prefix))):
+            segment = HistorySegment(name, int(name.removeprefix(self._prefix)))
+            segment.size = self._files.size(name)
+            self.segments.append(segment)
+        while self.segments and not self._open_last():
+            self._files.remove(self.segments.pop().name)
+        if self.segments:
+            header = self._header_of(self.segments[0])
+            self.exists, self.first = True, self.segments[0].position
+            self.counts = {} if header is None else header.counts
+        self.size = sum(segment.size for segment in self.segments)
+
+    def _open_last(self) -> bool:
+        """Find the end of the last segment; whether it has a beginning."""
+        segment = self.segments[-1]
+        header = self._header_of(segment)
+        if header is None:
+            return False
+        segment.last, size, counts = segment.position, 0, dict(header.counts)
+        for number, (data, end) in enumerate(self.records(segment.name, 0)):
+            size = end
+            if number:
+                entry = decode_entry(data)
+                segment.last += 1
+                segment.newest = entry.time
+                counts[entry.names.get(entry.origin, "")] = entry.seq
+        if size < segment.size:
+            self._files.truncate(segment.name, size)
+            segment.size = size
+        self._last_counts = counts
+        self.end = self.written = self._taken = segment.last
+        return True
+
+    def _header_of(self, segment: HistorySegment) -> SegmentHeader | None:
+        record = next(self.records(segment.name, 0), None)
+        try:
+            header = None if record is None else _decode_header(record[0])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return header if header is not None and header.position == segment.position else None
+
+    def records(self, name: str, start: int) -> Iterator[tuple[bytes, int]]:
+        """The intact records from a place in a file, and where each ends."""
+        buffer, place = b"", 0
+        while True:
+            while len(buffer) - place >= _HEADER.size:
+                size, checksum = _HEADER.unpack_from(buffer, place)
+                end = place + _HEADER.size + size
+                if size == 0 or size > MAX_ENTRY:
+                    return
+                if len(buffer) < end:
+                    break
+                data = buffer[place + _HEADER.size : end]
+                if zlib.crc32(data) != checksum:
+                    return
+                place = end
+                yield data, start + place
+            start, buffer, place = start + place, buffer[place:], 0
+            more = self._files.read_at(name, start + len(buffer), _READ_BYTES)
+            if not more:
+                return
+            buffer += more
+
+    @staticmethod
+    def end_of(records: Iterator[tuple[bytes, int]], count: int) -> int:
+        """Where so many records end."""
+        return max((end for _, end in itertools.islice(records, count)), default=0)
+
+    # Adding
+
+    def begin(self, position: int, counts: dict[str, int]) -> None:
+        """What is delivered from now on is added; what there was before is no part of it."""
+        self.clear()
+        self.exists, self.counts, self._last_counts = True, counts, dict(counts)
+        self.first = self.end = self.written = self._taken = position
+
+    def create(self) -> None:
+        """Make a log that has begun durable, though it is empty."""
+        with self._writing:
+            if not self.segments:
+                self._add_segment(self.first)
+        self.sync()
+
+    def clear(self) -> None:
+        with self._writing:
+            self.generation += 1
+            for segment in self.segments:
+                self._files.remove(segment.name)
+            self.segments, self.size = [], 0
+        self.exists, self._reader = False, None
+        self.unwritten.clear()
+        self._is_dirty = False
+
+    def add(self, position: int, entry: HistoryEntry, data: bytes | None = None) -> None:
+        """A message was delivered, perhaps again in a replay: then it is known."""
+        if position <= self.end:
+            return
+        if position > self.end + 1:
+            self.clear()  # what is between is lost, and with it the use of what was before
+            return
+        data = encode_entry(entry) if data is None else data
+        self.end = position
+        origin = entry.names.get(entry.origin, "")
+        self.unwritten.append(UnwrittenEntry(position, data, origin, entry.seq, entry.time))
+
+    @property
+    def has_unwritten(self) -> bool:
+        return bool(self.unwritten) and self.unwritten[-1].position > self._taken
+
+    def take_batch(self, sync: bool) -> HistoryBatch | None:
+        """What is to be written next. It stays here until it is confirmed."""
+        entries = [entry for entry in self.unwritten if entry.position > self._taken]
+        if not entries and not (sync and self._is_dirty):
+            return None
+        if entries:
+            self._taken = entries[-1].position
+        self._is_dirty = not sync
+        return HistoryBatch(self, entries, sync)
+
+    def write(self, entries: list[UnwrittenEntry], generation: int) -> None:
+        """Append to the last segment, or to a new one; unless the log was cleared since."""
+        for start in range(0, len(entries), _AT_ONCE):
+            with self._writing:
+                if generation == self.generation:
+                    self._append(entries[start : start + _AT_ONCE])
+
+    def _append(self, entries: list[UnwrittenEntry]) -> None:
+        if not self.segments or self.segments[-1].size >= self.segment_bytes:
+            self.sync()  # a power failure must not leave a gap
+            self._add_segment(entries[0].position - 1)
+        segment = self.segments[-1]
+        data = b"".join(_record(entry.data) for entry in entries)
+        self._files.write_at(segment.name, segment.size, data)
+        segment.size += len(data)
+        self.size += len(data)
+        segment.last, segment.newest = entries[-1].position, entries[-1].time
+        self._last_counts.update((entry.origin, entry.seq) for entry in entries)
+
+    def _add_segment(self, position: int) -> None:
+        segment = HistorySegment(f"{self._prefix}{position}", position)
+        header = _record(encode_entry(SegmentHeader(position, self._last_counts)))
+        self._files.write_at(segment.name, 0, header)
+        self._files.truncate(segment.name, len(header))
+        segment.size = len(header)
+        self.size += len(header)
+        self.segments.append(segment)
+
+    def sync(self) -> None:
+        """Durable, with all names."""
+        if self.segments:
+            self._files.sync(self.segments[-1].name)
+            self._files.sync_folder()
+
+    def confirm(self, position: int) -> None:
+        self.written = max(self.written, position)
+        while self.unwritten and self.unwritten[0].position <= position:
+            self.unwritten.popleft()
+
+    # Reading
+
+    def read(self, position: int) -> HistoryEntry:
+        """One entry; fast if it is the one after the last that was read."""
+        if self._reader is None or self._reader.position != position - 1:
+            self._reader = HistoryReader(self, position - 1)
+        return decode_entry(self._reader.read())
+
+    def entries_after(self, position: int) -> list[bytes]:
+        """All from a position on, also those that are not in files yet."""
+        reader = HistoryReader(self, position)
+        return [reader.read() for _ in range(self.end - position)]
+
+    # Forgetting
+
+    def cut_off(self, position: int) -> None:
+        """After a crash: nothing beyond this position has happened. If there is less, what is missing cannot
+        come any more, and what there is has no use."""
+        if self.exists and not self.first <= position <= self.end:
+            self.clear()
+        elif self.exists and self.written > position:
+            while len(self.segments) > 1 and self.segments[-1].position >= position:
+                self._files.remove(self.segments.pop().name)
+            segment = self.segments[-1]
+            segment.size = self.end_of(self.records(segment.name, 0), position - segment.position + 1)
+            self._files.truncate(segment.name, segment.size)
+            self._open_last()
+            self.size = sum(each.size for each in self.segments)
+
+    def trim(self, retention: Retention | None, now: int, needed: int | None) -> None:
+        """Delete segments that are beyond the limits and not needed; `needed` is the last position before
+        what is. Without `retention` nothing else is kept."""
+        if retention is not None and retention.size:
+            self.segment_bytes = max(1, min(SEGMENT_BYTES, retention.size // _SEGMENTS))
+        while len(self.segments) > 1:
+            oldest, following = self.segments[:2]
+            is_needed = needed is not None and following.position > needed
+            if is_needed or (retention is not None and not self._is_beyond(oldest, retention, now)):
+                return
+            header = self._header_of(following)
+            if header is None:
+                return
+            with self._writing:
+                self._files.remove(oldest.name)
+                del self.segments[0]
+                self.size -= oldest.size
+            self.first, self.counts = following.position, header.counts
+        if retention is None and needed is None and self.segments:
+            self.clear()
+
+    def _is_beyond(self, oldest: HistorySegment, retention: Retention, now: int) -> bool:
+        if retention.size:
+            return self.size > retention.size
+        if not retention.nanoseconds:
+            return False
+        if not oldest.newest:
+            *_, (data, _) = self.records(oldest.name, 0)
+            oldest.newest = decode_entry(data).time
+        return now - oldest.newest > retention.nanoseconds
+
+
+class HistoryReader:
+    """Reads a log one entry after the other, from a position on."""
+
+    def __init__(self, log: HistoryLog, position: int) -> None:
+        if not log.first <= position <= log.end:
+            raise LookupError(f"position {position} is not in a history of {log.first} to {log.end}")
+        self._log, self.position = log, position
+        self._segment: HistorySegment | None = None
+        self._offset = 0
+        self._records: Iterator[tuple[bytes, int]] = iter(())
+
+    def read(self) -> bytes:
+        """The next entry. There must be one."""
+        log, following = self._log, self.position + 1
+        if following > log.written:
+            first = log.unwritten[0].position if log.unwritten else following + 1
+            if not first <= following <= log.end:
+                raise LookupError(f"position {following} is not in the history")
+            data = log.unwritten[following - first].data
+            self._segment = None
+        else:
+            data, self._offset = self._read_record(following)
+        self.position = following
+        return data
+
+    @property
+    def bytes_left(self) -> int:
+        """Bytes that follow in the files, and those that are not in them yet."""
+        log = self._log
+        if self._segment is None:
+            self._locate()
+        others = [each for each in log.segments if each is not self._segment]
+        later = [each for each in others if each.position >= self.position]
+        here = 0 if self._segment is None else self._segment.size - self._offset
+        unwritten = sum(len(each.data) for each in log.unwritten if each.position > log.written)
+        return here + sum(each.size for each in later) + unwritten
+
+    def _locate(self) -> None:
+        """Find the place of the next record in the files."""
+        log, position = self._log, self.position
+        segment = next((each for each in reversed(log.segments) if each.position <= position), None)
+        if segment is not None and position <= log.written:
+            self._segment, self._records = segment, log.records(segment.name, 0)
+            self._offset = log.end_of(self._records, position - segment.position + 1)
+
+    def _read_record(self, position: int) -> tuple[bytes, int]:
+        if self._segment is not None:
+            record = next(self._records, None)
+            if record is None:  # more may have been written since, here or to the next segment
+                self._records = self._log.records(self._segment.name, self._offset)
+                record = next(self._records, None)
+            if record is not None:
+                return record
+        self._segment = None
+        self._locate()
+        if (record := next(self._records, None)) is not None:
+            return record
+        raise InputError(f"the history is damaged: the message at position {position} is missing")
+
+
+def _record(data: bytes) -> bytes:
+    return _HEADER.pack(len(data), zlib.crc32(data)) + data
+
+
+def addresses_of(names: list[str]) -> set[int]:
+    """Whose histories are among these files."""
+    return {int(match[1], 16) for name in names if (match := _NAME.fullmatch(name))}

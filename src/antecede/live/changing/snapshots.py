@@ -1,0 +1,153 @@
+"""Snapshots as files, and what a welcome says of the state that a newcomer starts with.
+
+A state is a snapshot, or none, and the messages that its sponsor delivered between that and the admission. A
+small one is in the welcome. A large one travels before (`transfer.py`): until it has arrived, nobody but the
+sponsor knows of the newcomer, and nobody waits for it.
+
+    snapshot-DIGEST            at a sponsor, as long as somebody fetches it
+    received-ADDRESS-DIGEST    at a newcomer, complete and verified; with .tmp, what has arrived so far
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+import msgspec
+
+from antecede.live.store.disk import Files
+from antecede.protocols.base import LocalError, RemoteError
+
+MAX_INLINE = 1 << 20
+"""Bytes of a snapshot that travels in the welcome."""
+MAX_STATE = 1 << 32
+"""Bytes of any snapshot, and of the messages after it."""
+MAX_IN_MEMORY = 1 << 28
+"""The same for a newcomer that has no store."""
+CHUNK = 1 << 20
+DIGEST_BYTES = 32
+_UNFINISHED = ".tmp"
+_NOTHING, _SNAPSHOT, _STATE = b"", b"\x01", b"\x02"
+
+
+class SnapshotTransfer(msgspec.Struct, frozen=True, array_like=True):
+    """What a sponsor has for a newcomer, before it admits it."""
+
+    digest: bytes
+    """SHA-256 of the snapshot; empty if there is none, and only messages."""
+    length: int
+    is_stream: bool
+    """Whether the application gave its snapshot in parts; the other one gets it so."""
+    first: int
+    """The position of the last message that is in the snapshot."""
+    counts: dict[str, int]
+    """The last message of each origin that is in it."""
+
+
+class WelcomeState(msgspec.Struct, frozen=True, array_like=True):
+    """What a welcome says of a state that has arrived before."""
+
+    transfer: SnapshotTransfer
+    after: int
+    """The position after which the sponsor's messages are in the welcome."""
+    tail: list[bytes]
+    """Those: entries of a history."""
+
+    @property
+    def last(self) -> int:
+        return self.after + len(self.tail)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(WelcomeState)
+
+
+def encode_inline(snapshot: bytes | None) -> bytes:
+    return _NOTHING if snapshot is None else _SNAPSHOT + snapshot
+
+
+def encode_state(state: WelcomeState) -> bytes:
+    return _STATE + _encoder.encode(state)
+
+
+def inline_snapshot(data: bytes | None) -> bytes | None:
+    """The snapshot that is in a welcome, if one is."""
+    return data[1:] if data and data[:1] == _SNAPSHOT else None
+
+
+def decode_state(data: bytes | None) -> WelcomeState | None:
+    """What a welcome says of a state that has arrived before; None if it has it all."""
+    if not data or data[:1] == _SNAPSHOT:
+        return None
+    try:
+        state = _decoder.decode(data[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RemoteError(f"not a state to start with: {error}") from error
+    if data[:1] != _STATE or not 0 <= state.transfer.first <= state.after:
+        raise RemoteError("not a state to start with")
+    return state
+
+
+class SnapshotWriter:
+    """Writes the snapshot of a sponsor's application, in parts."""
+
+    def __init__(self, files: Files, number: int) -> None:
+        self._files, self._name = files, f"snapshot-{number:x}{_UNFINISHED}"
+        self._hash, self.length = sha256(), 0
+
+    def add(self, data: bytes) -> None:
+        if self.length + len(data) > MAX_STATE:
+            raise LocalError(f"the snapshot has more than {MAX_STATE:,} bytes")
+        for start in range(0, len(data), CHUNK):
+            part = data[start : start + CHUNK]
+            self._files.write_at(self._name, self.length, part)
+            self.length += len(part)
+            self._hash.update(part)
+
+    def finish(self) -> bytes:
+        """Make it durable under its own name, and return its digest."""
+        digest = self._hash.digest()
+        if not self.length:
+            self._files.write_at(self._name, 0, b"")
+        self._files.sync(self._name)
+        self._files.replace(self._name, snapshot_name(digest))
+        self._files.sync_folder()
+        return digest
+
+    def discard(self) -> None:
+        if self._name in self._files.names():
+            self._files.remove(self._name)
+
+
+def snapshot_name(digest: bytes) -> str:
+    return f"snapshot-{digest.hex()}"
+
+
+def received_name(address: int, digest: bytes) -> str:
+    return f"received-{address:016x}-{digest.hex()}"
+
+
+def unfinished(name: str) -> str:
+    return name + _UNFINISHED
+
+
+def read_parts(files: Files, name: str) -> Iterator[bytes]:
+    """A file in parts."""
+    start = 0
+    while part := files.read_at(name, start, CHUNK):
+        yield part
+        start += len(part)
+
+
+def digest_of(files: Files, name: str) -> bytes:
+    hashed = sha256()
+    for part in read_parts(files, name):
+        hashed.update(part)
+    return hashed.digest()
+
+
+def remove_others(files: Files, kept: set[str]) -> None:
+    """Delete the snapshots that nobody needs any more."""
+    for name in files.names():
+        if name.startswith(("snapshot-", "received-")) and name not in kept:
+            files.remove(name)

@@ -1,0 +1,65 @@
+"""States that travel over a process's connections, to newcomers and as one: the driver of `transfer.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from antecede.live.changing import snapshots
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.transfer import StateFetch, StateFrame, StateRequest, StateSource
+from antecede.membership.state import Phase
+from antecede.protocols.base import RemoteError
+
+_PATIENCE_SECONDS = 60.0
+"""How long a newcomer may ask for nothing before it is given up."""
+
+
+class StateLinks:
+    """By link, as connections know them."""
+
+    def __init__(self, core: ChangingCore, has_store: bool) -> None:
+        self._core = core
+        self._source = StateSource(core, core.files)
+        max_bytes = snapshots.MAX_STATE if has_store else snapshots.MAX_IN_MEMORY
+        self._fetch = StateFetch(core.files, max_bytes)
+        self._fetching: int | None = None
+        """The link that brings this newcomer's state."""
+        self.received_at = float("-inf")
+        """When a part of it has come, by the monotonic clock."""
+
+    def open(self, link: int) -> None:
+        self._source.open(self._core.links[link][1])
+
+    def close(self, link: int) -> None:
+        if link == self._fetching:
+            self._fetching = None
+            self._fetch.close()
+
+    def next_frame(self, link: int) -> StateFrame | None:
+        """What is to be sent to the newcomer at the other end, if one is there."""
+        core = self._core
+        if not core.transfers or link not in core.links or core.links[link][0] != core.address:
+            return None
+        return self._source.next_frame(core.links[link][1], time.monotonic())
+
+    async def receive(self, link: int, frame: StateFrame) -> StateRequest | None:
+        """A frame has come; what is to be answered."""
+        core = self._core
+        mine, theirs = core.links[link]
+        if isinstance(frame, StateRequest):
+            if mine == core.address:
+                self._source.receive(theirs, frame, time.monotonic())
+            return None
+        if mine != core.address or core.phase != Phase.JOINING:
+            return None  # it has been admitted, here or elsewhere
+        if not core.sent[link]:
+            raise RemoteError("it offers a state that nobody has asked for")
+        if self._fetching not in (None, link):
+            return None
+        self._fetching, self.received_at = link, time.monotonic()
+        return await asyncio.to_thread(self._fetch.receive, mine, core.history_at(mine), frame)
+
+    def overdue(self) -> list[int]:
+        """Newcomers that do not fetch what there is for them."""
+        return self._source.overdue(time.monotonic(), _PATIENCE_SECONDS) if self._core.transfers else []

@@ -1,0 +1,285 @@
+"""How a large state travels to a newcomer, without clock or socket: in chunks that it asks for.
+
+Frames, which are no packets, and so not in any log:
+
+    StateOffer       by the sponsor: there is a state, of which it says digest, length and position
+    StateRequest     by the newcomer: so much is here, durably; the next chunk, please
+    SnapshotChunk, HistoryChunk    by the sponsor, one for each request
+
+What has arrived is in files at the newcomer, so it asks for the rest after a cut link or a restart. When all
+but a little has arrived, the sponsor admits it, and the rest is in the welcome. One chunk is under way
+at a time, so that is all the memory that a transfer takes at either side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from antecede.live.changing import snapshots
+from antecede.live.changing.history import HistoryLog, HistoryReader, decode_entry
+from antecede.live.changing.snapshots import (
+    DIGEST_BYTES,
+    SnapshotTransfer,
+    WelcomeState,
+    digest_of,
+    received_name,
+    snapshot_name,
+    unfinished,
+)
+from antecede.live.store.disk import Files
+from antecede.protocols.base import RemoteError
+
+if TYPE_CHECKING:
+    from antecede.live.changing.core import ChangingCore
+
+MAX_TAIL = 1 << 22
+"""Bytes of messages in a welcome."""
+MAX_LAG = 1 << 28
+"""Bytes of messages that wait for a newcomer, if that is more than at first, before it is given up."""
+MAX_COUNTS = 1 << 17
+
+
+class StateOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
+    """A sponsor has a state for the newcomer at the other end."""
+
+    transfer: SnapshotTransfer
+
+
+class StateRequest(msgspec.Struct, frozen=True, array_like=True, tag=51):
+    """How much of an offered state is here; what follows is asked for."""
+
+    digest: bytes
+    first: int
+    offset: int
+    """Bytes of the snapshot."""
+    position: int
+    """Of the last message; -1 as long as the snapshot is not verified."""
+
+
+class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=52):
+    """The next bytes of a snapshot."""
+
+    offset: int
+    data: bytes
+
+
+class HistoryChunk(msgspec.Struct, frozen=True, array_like=True, tag=53):
+    """The next messages after a snapshot."""
+
+    after: int
+    entries: list[bytes]
+
+
+StateFrame = StateOffer | StateRequest | SnapshotChunk | HistoryChunk
+
+
+class OutgoingState:
+    """What a sponsor has sent to one newcomer on the present connection."""
+
+    def __init__(self) -> None:
+        self.is_offered = False
+        self.request: StateRequest | None = None
+        """What is to be answered."""
+        self.reader: HistoryReader | None = None
+
+
+class StateSource:
+    """The states that this member has for newcomers, by address."""
+
+    def __init__(self, core: ChangingCore, files: Files) -> None:
+        self._core, self._files = core, files
+        self._outgoing: dict[int, OutgoingState] = {}
+        self._allowed: dict[int, int] = {}
+        """How far each may lag, in bytes."""
+        self.heard_at: dict[int, float] = {}
+
+    def open(self, address: int) -> None:
+        """A connection begins."""
+        if address in self._core.transfers:
+            self._outgoing[address] = OutgoingState()
+
+    def receive(self, address: int, request: StateRequest, now: float) -> None:
+        transfer, outgoing = self._core.transfers.get(address), self._outgoing.get(address)
+        if transfer is None or outgoing is None or not outgoing.is_offered:
+            return  # it is too late for that
+        if (request.digest, request.first) != (transfer.digest, transfer.first):
+            raise RemoteError("it asks for a state that was not offered")
+        log = self._core.history
+        is_complete = request.offset == transfer.length
+        if not 0 <= request.offset <= transfer.length or request.position > log.written:
+            raise RemoteError("it asks for what is beyond the end of a state")
+        if request.position != -1 and (not is_complete or request.position < transfer.first):
+            raise RemoteError("it asks for messages before it has the snapshot")
+        outgoing.request = request
+        self.heard_at[address] = now
+
+    def next_frame(self, address: int, now: float) -> StateFrame | None:
+        """What is to be sent to a newcomer, if its connection can take it."""
+        transfer = self._core.transfers.get(address)
+        if transfer is None:
+            for table in (self._outgoing, self._allowed, self.heard_at):
+                table.pop(address, None)
+            return None
+        outgoing = self._outgoing.setdefault(address, OutgoingState())
+        if not outgoing.is_offered:
+            outgoing.is_offered = True
+            self.heard_at[address] = now
+            return StateOffer(transfer)
+        request = outgoing.request
+        if request is None:
+            return None
+        if request.offset < transfer.length:
+            outgoing.request = None
+            name = snapshot_name(transfer.digest)
+            return SnapshotChunk(request.offset, self._files.read_at(name, request.offset, snapshots.CHUNK))
+        return self._next_messages(address, outgoing, request) if request.position >= 0 else None
+
+    def _next_messages(
+        self, address: int, outgoing: OutgoingState, request: StateRequest
+    ) -> HistoryChunk | None:
+        log, reader = self._core.history, outgoing.reader
+        if reader is None or reader.position != request.position:
+            reader = outgoing.reader = HistoryReader(log, request.position)
+        if (left := reader.bytes_left) <= MAX_TAIL:
+            self._core.catch_up(address, request.position)
+            return None
+        self._allowed.setdefault(address, max(MAX_LAG, left))
+        entries: list[bytes] = []
+        size = 0
+        while reader.position < log.written and size < snapshots.CHUNK:
+            entries.append(reader.read())
+            size += len(entries[-1])
+        if not entries:
+            return None
+        outgoing.request = None
+        return HistoryChunk(request.position, entries)
+
+    def overdue(self, now: float, patience: float) -> list[int]:
+        """Those that have not asked for anything for so many seconds, or do not keep up."""
+        found = []
+        for address in self._core.transfers:
+            outgoing = self._outgoing.get(address)
+            reader = None if outgoing is None else outgoing.reader
+            lags = reader is not None and reader.bytes_left > self._allowed.get(address, MAX_LAG)
+            if lags or now - self.heard_at.setdefault(address, now) > patience:
+                found.append(address)
+        return found
+
+
+class StateFetch:
+    """The state that a newcomer fetches, for its attempt at one address. `receive` writes to files, and may
+    take as long as a disk does."""
+
+    def __init__(self, files: Files, max_bytes: int) -> None:
+        self._files, self._max_bytes = files, max_bytes
+        self._address = -1
+        self._offer: SnapshotTransfer | None = None
+        self._offset = 0
+        self._is_verified = self._is_resumed = False
+
+    def close(self) -> None:
+        """The connection has ended; the next one begins with an offer."""
+        self._offer = None
+
+    def receive(self, address: int, log: HistoryLog, frame: StateFrame) -> StateRequest | None:
+        """What to ask for next."""
+        if isinstance(frame, StateOffer):
+            self._address, self._offer = address, frame.transfer
+            self._on_offer(address, log, frame.transfer)
+        elif self._offer is None or address != self._address:
+            raise RemoteError("it sends a state that it has not offered")
+        elif isinstance(frame, SnapshotChunk):
+            self._on_chunk(log, self._offer, frame)
+        elif isinstance(frame, HistoryChunk):
+            self._on_messages(log, self._offer, frame)
+        else:
+            raise RemoteError("it asks a newcomer for a state")
+        position = log.end if self._is_verified else -1
+        return StateRequest(self._offer.digest, self._offer.first, self._offset, position)
+
+    def _on_offer(self, address: int, log: HistoryLog, offer: SnapshotTransfer) -> None:
+        if len(offer.digest) not in (0, DIGEST_BYTES) or not 0 <= offer.length <= self._max_bytes:
+            raise RemoteError(f"it offers a state of {offer.length:,} bytes; {self._max_bytes:,} at most")
+        if offer.first < 0 or len(offer.counts) > MAX_COUNTS or (offer.length and not offer.digest):
+            raise RemoteError("it offers a state that cannot be")
+        if log.exists and log.first != offer.first:
+            log.clear()
+        self._is_verified, self._is_resumed = False, True
+        name = received_name(address, offer.digest)
+        names = self._files.names()
+        snapshots.remove_others(self._files, {name, unfinished(name)})
+        if not offer.digest or name in names:
+            self._offset = offer.length
+            return self._begin_messages(log, offer)
+        self._offset = self._files.size(unfinished(name)) if unfinished(name) in names else 0
+        if self._offset > offer.length:
+            self._start_again(offer)
+        if self._offset == offer.length:
+            self._verify(log, offer)
+        return None
+
+    def _start_again(self, offer: SnapshotTransfer) -> None:
+        with contextlib.suppress(FileNotFoundError, KeyError):
+            self._files.remove(unfinished(received_name(self._address, offer.digest)))
+        self._offset, self._is_resumed = 0, False
+
+    def _on_chunk(self, log: HistoryLog, offer: SnapshotTransfer, chunk: SnapshotChunk) -> None:
+        if self._is_verified or chunk.offset != self._offset:
+            raise RemoteError(f"it sends byte {chunk.offset} of a snapshot, and {self._offset} is the next")
+        if not chunk.data or self._offset + len(chunk.data) > offer.length:
+            raise RemoteError("it sends a chunk that is empty, or beyond the end of the snapshot")
+        if not self._offset:
+            self._is_resumed = False
+        name = unfinished(received_name(self._address, offer.digest))
+        self._files.write_at(name, self._offset, chunk.data)
+        self._offset += len(chunk.data)
+        if self._offset == offer.length:
+            self._verify(log, offer)
+
+    def _verify(self, log: HistoryLog, offer: SnapshotTransfer) -> None:
+        """All bytes are here: are they the right ones? What was here before a restart may be damaged."""
+        name = received_name(self._address, offer.digest)
+        if not offer.length:
+            self._files.write_at(unfinished(name), 0, b"")
+        if digest_of(self._files, unfinished(name)) != offer.digest:
+            is_resumed = self._is_resumed
+            self._start_again(offer)
+            if not is_resumed or not offer.length:
+                raise RemoteError("its snapshot has another digest than the one that it has offered")
+            return
+        self._files.sync(unfinished(name))
+        self._files.replace(unfinished(name), name)
+        self._files.sync_folder()
+        self._begin_messages(log, offer)
+
+    def _begin_messages(self, log: HistoryLog, offer: SnapshotTransfer) -> None:
+        self._is_verified = True
+        if not log.exists:
+            log.begin(offer.first, offer.counts)
+            log.create()
+
+    def _on_messages(self, log: HistoryLog, offer: SnapshotTransfer, chunk: HistoryChunk) -> None:
+        if not self._is_verified or chunk.after != log.end:
+            raise RemoteError(f"it sends messages after position {chunk.after} that nobody has asked for")
+        size = offer.length + log.size + sum(map(len, chunk.entries))
+        if not chunk.entries or size > self._max_bytes:
+            raise RemoteError(f"it sends a state of more than {self._max_bytes:,} bytes, or nothing")
+        for position, data in enumerate(chunk.entries, chunk.after + 1):
+            log.add(position, decode_entry(data), data)
+        # Durable before the sponsor hears of it: then it is not in the welcome.
+        log.write(list(log.unwritten), log.generation)
+        log.sync()
+        log.confirm(log.end)
+
+
+def has_state(files: Files, address: int, log: HistoryLog, state: WelcomeState) -> bool:
+    """Whether what a welcome refers to is here."""
+    transfer = state.transfer
+    if transfer.digest and received_name(address, transfer.digest) not in files.names():
+        return False
+    if state.after == transfer.first:
+        return True
+    return log.exists and log.first == transfer.first and log.end >= state.after
