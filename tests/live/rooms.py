@@ -45,11 +45,13 @@ class Room:
         self.founders = [f"{name}@127.0.0.1:{port}" for name, port in self.ports.items()]
         self.groups: dict[str, Group] = {}
         self.boards: dict[str, Board] = {}
+        self.next_board: Board | None = None
+        """The application of the member that is started next, if it is of another kind."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, name: str, reads: bool = True, **options: Any) -> Group:
         """Start a member; unless it `reads`, its messages are left to the test."""
-        board = Board()
+        board, self.next_board = self.next_board or Board(), None
         if name in self.ports:
             options = {"founders": self.founders, "listen": f":{self.ports[name]}", **options}
         else:
@@ -65,6 +67,8 @@ class Room:
 
     async def _read(self, group: Group, board: Board) -> None:
         async for message in group:
+            if message.redelivered and message.body in board.bodies:
+                continue
             board.bodies.append(message.body)
             board.ids.append(message.id)
             board.causes[message.id] = message.causes

@@ -34,9 +34,12 @@ FIXED_WIRE = {
 CHANGING_WIRE = {
     1: "members join, leave, are removed and return; phones",
     2: "0.1.0: members agree on the version of what they broadcast (`VersionRequired`); reports of what has "
-    "changed (`ReportDelta`), and requests for them (`ReportRequest`)",
+    "changed (`ReportDelta`), and requests for them (`ReportRequest`); newcomers fetch large states "
+    "(`StateOffer`), and may ask for retained messages (`HistoryRequest`)",
 }
 """Of groups whose members come and go."""
+STATES_SINCE = 2
+"""The version in which newcomers fetch large states."""
 
 STORE = {
     8: "0.1.0, groups with a fixed list of members: the first that later releases read, too",

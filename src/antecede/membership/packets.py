@@ -202,6 +202,8 @@ class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
 class HistoryRequest(JoinRequest, frozen=True, array_like=True, tag=49):
     """The same, and it wants the messages that are retained instead of a snapshot."""
 
+    since: ClassVar[int] = 2
+
 
 class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     """What a sponsor tells the member that it has admitted."""

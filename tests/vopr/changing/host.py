@@ -48,6 +48,7 @@ from antecede.live.transport.frames import Refusal, encode
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.links import PartnerLink
 from antecede.live.transport.outbox import ForkError
+from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, RemoteError
 from vopr.changing.application import Application, Witness
@@ -155,7 +156,7 @@ class Process:
         self.greeter = MemberGreeter(core, "g")
         self._source = StateSource(core, core.files)
         self._fetch = StateFetch(core.files, snapshots.MAX_STATE)
-        core.step(Opened(world.random_bytes(8).hex(), self.now()))
+        core.step(Opened(world.random_bytes(8).hex(), self.now(), max(CHANGING_WIRE)))
         if host.is_founder and not core.members:
             founders = [Contact(each.name, b"", each.place) for each in world.founders]
             core.step(Founded(founders, self.now(), forwards=True))

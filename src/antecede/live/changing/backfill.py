@@ -9,6 +9,7 @@ from antecede.live.changing.forgetting import ForgettingCore
 from antecede.live.changing.history import HistoryEntry, HistoryLog, addresses_of, decode_entry
 from antecede.live.changing.snapshots import SnapshotTransfer, WelcomeState, decode_state
 from antecede.live.changing.transfer import has_state
+from antecede.live.envelope import origin_in
 from antecede.live.store.disk import Files, MemoryFiles
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import HistoryRequest, Welcome
@@ -80,6 +81,7 @@ class BackfillCore(ForgettingCore):
             return
         log, (origin, seq) = self.history, delivery.message
         names = {each: self.labels[each] for each in (origin, *(delivery.causes or ()))}
+        names[origin] = origin_in(delivery, names)
         if not log.exists:
             counts = self.count_delivered()
             counts[names[origin]] = seq - 1

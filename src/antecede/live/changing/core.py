@@ -360,10 +360,12 @@ class ChangingCore(BackfillCore):
             queue.ack()
         if not queue.attempts and self.phase in _NOT_IN_GROUP:
             return None  # this process is about to be another member
+        if self.takes_snapshot:
+            return None  # which must not have a part of what follows
         if not queue.unacked:
             if self.on_idle is not None and self.may_sponsor:
                 self.on_idle()
-            is_paused = (self.wants_snapshot or self.takes_snapshot) and not self.member.undelivered
+            is_paused = self.wants_snapshot and not self.member.undelivered
             if is_paused or not self.is_started or not self._deliver_one(now):
                 return None
         position = queue.acked + 1

@@ -305,8 +305,9 @@ class MembershipCore(LinkTable, abc.ABC):
     def _on_join_asked(self, event: JoinAsked) -> None:
         mine, theirs = self.links[event.link]
         self._log(event)
-        effects = self.members[mine].join(theirs, event.time)
-        if event.history:
+        member = self.members[mine]
+        effects = member.join(theirs, event.time)
+        if event.history and member.speaks_with(theirs) >= HistoryRequest.since:
             effects = Effects(tuple(Send(send.to, HistoryRequest(mine)) for send in effects.sends))
         self._carry_out(mine, effects)
 

@@ -28,6 +28,7 @@ from antecede.live.changing.snapshots import (
 )
 from antecede.live.clock import Clock
 from antecede.live.operations.logs import Log
+from antecede.live.versions import STATES_SINCE
 from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError
 
@@ -91,7 +92,7 @@ class Sponsor:
             event = offer_history(core, address, now)
         elif self.snapshot is None:
             event = Sponsored(address, None, now)
-        elif (shared := shared_snapshot(core)) is not None and not self._is_phone(address):
+        elif (shared := shared_snapshot(core)) is not None and self._fetches(address):
             event = TransferBegun(address, shared, now)
         else:
             event = self._take_snapshot(address, self.snapshot(), now)
@@ -101,19 +102,21 @@ class Sponsor:
                 who = self._name(address)
                 self._log.info("admitted %s", who, extra={"peer": who})
 
-    def _is_phone(self, address: int) -> bool:
+    def _fetches(self, address: int) -> bool:
+        """Whether a newcomer can fetch a state that is too large for a welcome."""
         contact = self._core.greeted.get(address)
-        return contact is not None and contact.is_phone
+        is_phone = contact is not None and contact.is_phone
+        return not is_phone and self._core.member.speaks_with(address) >= STATES_SINCE
 
     def _take_snapshot(self, address: int, snapshot: object, now: int) -> Sponsored | None:
         """Admit a newcomer with a small snapshot; write a large one, or one in parts, to a file first."""
-        is_phone = self._is_phone(address)
+        fetches = self._fetches(address)
         if isinstance(snapshot, bytes | bytearray | memoryview):
-            if len(snapshot) <= (MAX_SNAPSHOT if is_phone else snapshots.MAX_INLINE):
+            if len(snapshot) <= (snapshots.MAX_INLINE if fetches else MAX_SNAPSHOT):
                 return Sponsored(address, bytes(snapshot), now)
         elif not isinstance(snapshot, Iterator | AsyncIterator):
             raise LocalError(f"a snapshot is bytes, or an iterator of bytes, not {type(snapshot).__name__}")
-        if is_phone:
+        if not fetches:
             raise LocalError(f"a phone's snapshot has {MAX_SNAPSHOT:,} bytes at most, and no parts")
         self._storing = asyncio.create_task(self._store(address, cast("bytes | SnapshotParts", snapshot)))
         return None
