@@ -99,7 +99,7 @@ def table_sizes(core: ChangingCore) -> dict[str, int]:
     """How many entries each table of a core and its member has, however deep."""
     found: dict[str, int] = {}
     for name, value in vars(core).items():
-        if name not in ("members", "kind"):
+        if name not in ("members", "kind", "labels"):  # labels are remembered up to a limit
             _count(f"core.{name}", value, found)
     _count("members", core.members, found)
     _count("checkpoint", take_checkpoint(core).packets, found)

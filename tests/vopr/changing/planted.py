@@ -7,13 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from antecede.live.changing import recovery, reporting
+from antecede.live.changing.backfill import BackfillCore
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Started
+from antecede.live.changing.history import HistoryLog
 from antecede.live.ready import send_and_advance
 from antecede.membership.member import ChangingMember
 from vopr.changing.host import Process
 
+_backfill: Any = BackfillCore
 _core: Any = ChangingCore
+_history: Any = HistoryLog
 _member: Any = ChangingMember
 _process: Any = Process
 _recovery: Any = recovery
@@ -83,6 +87,39 @@ def sent_before_durable() -> None:
     _process._commit = commit
 
 
+def what_was_delivered_meanwhile_is_left_out() -> None:
+    """A newcomer starts with a snapshot that is older than its counts."""
+    original = BackfillCore._on_admitted
+
+    def on_admitted(core: Any, member: ChangingMember, now: int) -> None:
+        original(core, member, now)
+        core.backfilled = core.backfill_end
+
+    _backfill._on_admitted = on_admitted
+
+
+def history_is_not_cut_off() -> None:
+    """After a crash a history has what never happened."""
+    _history.cut_off = lambda *_: None
+
+
+def snapshot_begins_too_late() -> None:
+    """What is delivered while a snapshot is written is not kept."""
+    _backfill.add_to_history = _without_transfers(BackfillCore.add_to_history)
+
+
+def _without_transfers(original: Any) -> Any:
+    def add_to_history(core: Any, delivery: Any, now: int) -> None:
+        transfers, core.transfers = core.transfers, {}
+        if transfers and not core.retains:
+            core.position += 1
+        else:
+            original(core, delivery, now)
+        core.transfers = transfers
+
+    return add_to_history
+
+
 BUGS: dict[str, Callable[[], None]] = {
     each.__name__: each
     for each in (
@@ -95,9 +132,21 @@ BUGS: dict[str, Callable[[], None]] = {
         outboxes_are_forgotten,
         reports_are_not_repeated,
         sent_before_durable,
+        what_was_delivered_meanwhile_is_left_out,
+        history_is_not_cut_off,
+        snapshot_begins_too_late,
     )
 }
-_PLACES = (ChangingCore, ChangingMember, recovery, reporting, reporting.ReportSchedule, Process)
+_PLACES = (
+    ChangingCore,
+    ChangingMember,
+    BackfillCore,
+    HistoryLog,
+    recovery,
+    reporting,
+    reporting.ReportSchedule,
+    Process,
+)
 
 
 @contextmanager

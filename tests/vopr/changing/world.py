@@ -85,7 +85,7 @@ class World:
         self.next_kill_is_power = False
         self.retains = seed % 5 == 4
         """Whether all members retain everything, and newcomers ask for that instead of a snapshot. Then
-        nobody is removed: who returns would retain only what follows."""
+        nobody leaves or is removed: who comes back would retain only what follows."""
 
     # Time and chance
 
@@ -152,7 +152,7 @@ class World:
 
     def schedule_changes(self, duration: int) -> None:
         for _ in range(1 + self.below(6)):
-            change = _CHANGES[self.below(4 if self.retains else len(_CHANGES))]
+            change = _CHANGES[self.below(3 if self.retains else len(_CHANGES))]
             self.push(self._moment(duration), None, self._change, change)
 
     def rest(self) -> None:

@@ -21,7 +21,7 @@ class BackfillCore(ForgettingCore):
     """Positions are those of a `HistoryLog`: they count what this member has delivered or broadcast, on from
     the count of its sponsor."""
 
-    is_replaying = False
+    is_replaying, is_durable = False, True
 
     def __init__(self, kind: type[ChangingMember], name: str) -> None:
         super().__init__(kind, name)
@@ -72,7 +72,11 @@ class BackfillCore(ForgettingCore):
 
     @property
     def keeps_history(self) -> bool:
-        return self.retains or self.needed_position is not None or (self.is_replaying and self.history.exists)
+        """Whether what is delivered is added to the history."""
+        is_fetched = self.retains or bool(self.transfers) or self.snapshot_from is not None
+        if is_fetched or self.has_backfill or not self._saved_backfill:
+            return True
+        return self.is_replaying and self.history.exists
 
     def add_to_history(self, delivery: Delivery, now: int) -> None:
         """A message was delivered or broadcast."""
@@ -83,14 +87,16 @@ class BackfillCore(ForgettingCore):
         names = {each: self.labels[each] for each in (origin, *(delivery.causes or ()))}
         names[origin] = origin_in(delivery, names)
         if not log.exists:
-            counts = self.count_delivered()
-            counts[names[origin]] = seq - 1
-            log.begin(self.position - 1, counts)
+            counts = self.count_delivered(self.position - 1)
+            log.begin(self.position - 1, {**counts, names[origin]: seq - 1} if counts else {})
         entry = HistoryEntry(origin, seq, delivery.payload, delivery.causes, names, now)
         log.add(self.position, entry)
 
-    def count_delivered(self) -> dict[str, int]:
-        """The last message of each origin that is delivered, by the labels of origins."""
+    def count_delivered(self, position: int = -1) -> dict[str, int]:
+        """The last message of each origin that is delivered, by the labels of origins; nothing, if no
+        message of an application is. `position` is that of the last one, if it is not the current one."""
+        if not (self.position if position < 0 else position) and not self.counts_before:
+            return {}
         delivered = self.member.order.delivered
         return {self.labels[stream]: count for stream, count in delivered.items() if count}
 
@@ -189,14 +195,16 @@ class BackfillCore(ForgettingCore):
         state = decode_state(member.snapshot)
         if state is None:
             self.position = 0
-            self.counts_before = self.count_delivered()
+            delivered = member.order.delivered
+            self.counts_before = {self.labels[stream]: count for stream, count in delivered.items() if count}
         else:
             self.position = state.last
             self.counts_before = state.transfer.counts
             self._take_over(state)
         first = self.position if state is None else state.transfer.first
         self.backfilled = self.backfill_first = first
-        self.backfill_end, self._saved_backfill = self.position, first == self.position
+        self.backfill_end = self.position
+        self._saved_backfill = first == self.position or not self.is_durable
 
     def _take_over(self, state: WelcomeState) -> None:
         """The sponsor's history goes on here."""

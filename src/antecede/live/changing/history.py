@@ -342,6 +342,14 @@ class HistoryLog:
         reader = HistoryReader(self, position)
         return [reader.read() for _ in range(self.end - position)]
 
+    def beginning_within(self, size: int) -> tuple[int, dict[str, int]]:
+        """The first position after which there are not more bytes than that, and the counts there."""
+        sizes = [segment.size for segment in self.segments]
+        skipped = next((each for each in range(len(sizes)) if sum(sizes[each:]) <= size), len(sizes) - 1)
+        if skipped <= 0 or (header := self._header_of(self.segments[skipped])) is None:
+            return self.first, self.counts
+        return header.position, header.counts
+
     # Forgetting
 
     def cut_off(self, position: int) -> None:

@@ -123,9 +123,6 @@ class PhoneCore(ChangingCore):
     def snapshot(self) -> bytes | None:
         return inline_snapshot(self.phone.snapshot)
 
-    def count_delivered(self) -> dict[str, int]:
-        return {}  # its super peer knows
-
     @property
     def retained_bytes(self) -> int:
         return sum(len(each.entry.payload) for each in self.phone.retained) if self.members else 0

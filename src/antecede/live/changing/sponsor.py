@@ -181,11 +181,12 @@ def offer_history(core: ChangingCore, address: int, now: int) -> Sponsored | Tra
     if not log.exists or log.end != core.position:
         state = SnapshotTransfer(b"", 0, False, core.position, core.count_delivered())
         return Sponsored(address, None, now, encode_state(WelcomeState(state, core.position, [])))
-    state = SnapshotTransfer(b"", 0, False, log.first, log.counts)
-    if HistoryReader(log, log.first).bytes_left > transfer.MAX_TAIL:
+    first, counts = log.beginning_within(snapshots.MAX_STATE // 2)
+    state = SnapshotTransfer(b"", 0, False, first, counts)
+    if HistoryReader(log, first).bytes_left > transfer.MAX_TAIL:
         return TransferBegun(address, state, now)
-    tail = log.entries_after(log.first)
-    return Sponsored(address, None, now, encode_state(WelcomeState(state, log.first, tail)))
+    tail = log.entries_after(first)
+    return Sponsored(address, None, now, encode_state(WelcomeState(state, first, tail)))
 
 
 def finish_transfer(core: ChangingCore, address: int, now: int) -> Sponsored | None:

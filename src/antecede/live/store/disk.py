@@ -250,6 +250,43 @@ class MemoryFiles:
         """There is nothing to wait for."""
 
 
+class ViewedFiles(MemoryFiles):
+    """The files of a store that is only looked at: what is changed is changed in memory."""
+
+    def __init__(self, disk: Files) -> None:
+        super().__init__()
+        self._disk, self._hidden = disk, set[str]()
+
+    def names(self) -> list[str]:
+        return sorted({*self._disk.names(), *super().names()} - self._hidden)
+
+    def size(self, name: str) -> int:
+        return super().size(name) if name in self._files else self._disk.size(name)
+
+    def read_at(self, name: str, start: int, size: int) -> bytes:
+        if name in self._files:
+            return super().read_at(name, start, size)
+        return self._disk.read_at(name, start, size)
+
+    def write_at(self, name: str, start: int, data: bytes | bytearray) -> None:
+        self._copy(name)
+        super().write_at(name, start, data)
+
+    def truncate(self, name: str, size: int) -> None:
+        self._copy(name)
+        super().truncate(name, size)
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
+        self._hidden.add(name)
+
+    def _copy(self, name: str) -> None:
+        if name not in self._files:
+            size = self._disk.size(name) if name in self.names() else 0
+            self._files[name] = bytearray(self._disk.read_at(name, 0, size) if size else b"")
+        self._hidden.discard(name)
+
+
 def _make_folder(path: Path) -> None:
     """Durably: a store in a folder that a power failure removes would be lost with all that was accepted."""
     if path.is_dir():

@@ -21,7 +21,7 @@ from antecede.live.envelope import decode_body, unwrap
 from antecede.live.events import Broadcast, Cursor
 from antecede.live.recovery import CoreState, restore
 from antecede.live.settings import Member, Roster
-from antecede.live.store.disk import Disk
+from antecede.live.store.disk import Disk, ViewedFiles
 from antecede.live.store.reader import (
     CURSOR,
     Damage,
@@ -73,7 +73,7 @@ class StoreInspection:
     """What is in a store; `damages` is empty if it is intact."""
 
     def __init__(self, disk: Disk) -> None:
-        self.path = disk.path
+        self.path, self._disk = disk.path, disk
         self.damages: list[Damage] = []
         self.contents: StoreContents | None = None
         """None if the checkpoint cannot be read."""
@@ -128,6 +128,7 @@ class StoreInspection:
         try:
             if self.is_changing:
                 changing = ChangingCore(CHANGING[identity["protocol"]], identity["member"])
+                changing.files = ViewedFiles(self._disk)
                 restore_changing(changing, saved)
                 return changing
             roster = self._roster(identity)
