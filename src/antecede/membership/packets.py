@@ -199,7 +199,7 @@ class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
     address: int
 
 
-class HistoryRequest(JoinRequest, frozen=True, array_like=True, tag=55):
+class HistoryRequest(JoinRequest, frozen=True, array_like=True, tag=58):
     """The same, and it wants the messages that are retained instead of a snapshot."""
 
     since: ClassVar[int] = 2
