@@ -286,6 +286,36 @@ HEARS_OF_ITS_SPONSOR_AFTER_LEAVING: list[ScheduleEvent] = [
 that may need its messages. p9 took it for a member that everybody knows and did not say who had admitted it,
 so p0 took p9 for one that is forgotten, and p9 went."""
 
+HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE: list[ScheduleEvent] = [
+    ("remove", 3, 2),
+    ("broadcast", 3, -1),
+    ("transmit", 3, 1),
+    ("transmit", 1, 0),
+    ("deliver", 1, -1),
+    ("join", 6, 2),
+    ("transmit", 6, 2),
+    ("transmit", 1, 0),
+    ("transmit", 3, 0),
+    ("join", 4, 2),
+    ("broadcast", 2, -1),
+    ("transmit", 3, 2),
+    ("transmit", 4, 2),
+    ("broadcast", 1, -1),
+    ("broadcast", 0, -1),
+    ("transmit", 2, 4),
+    ("broadcast", 4, -1),
+    ("broadcast", 0, -1),
+    ("deliver", 0, -1),
+    ("report", 4, -1),
+    ("broadcast", 0, -1),
+    ("leave", 0, -1),
+    ("broadcast", 3, -1),
+    ("broadcast", 1, -1),
+    ("deliver", 4, -1),
+]
+"""p2, which is removed, admits p4 and p6. p0, which has left, tells them that p2's stream ended at 0, and
+they dropped p2:2, which they had delivered. They brought back p4:1 without it."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -308,6 +338,8 @@ so p0 took p9 for one that is forgotten, and p9 went."""
         ("vcube", 2, 5, SWITCHED_OFF_BEFORE_IT_HAS_GONE),
         ("mbcp", 4, 7, HEARS_OF_ITS_SPONSOR_AFTER_LEAVING),
         ("pc", 4, 7, HEARS_OF_ITS_SPONSOR_AFTER_LEAVING),
+        ("vcube", 4, 7, HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE),
+        ("vcube-agg", 4, 7, HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

@@ -220,8 +220,10 @@ class MemberState(Protocol, kw_only=True):
         return sorted(found, key=lambda each: each[1].arrived)
 
     def _drop_beyond(self, stream: Stream, last: int) -> None:
+        """Drop what is not delivered. Whoever has delivered more than everyone else holds is no member,
+        though it may not know yet, and brings it back when it returns."""
         entries = self.unstable.get(stream, {})
-        for seq in [seq for seq in entries if seq > last]:
+        for seq in [seq for seq, entry in entries.items() if seq > last and not entry.place]:
             del entries[seq]
         if not entries:
             self.unstable.pop(stream, None)
