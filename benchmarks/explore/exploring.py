@@ -1,11 +1,11 @@
 """How fast is the explorer? Runs of 10⁴ to 10⁷ deliveries in Chromium without a graphics processor.
 
-Runs are simulated once, into the folder RUNS, and reused. Of each are measured: the CPU seconds and the size
-of the preparation; then, in a new browser, the time from the start of the navigation to the first picture;
-frames a second while the picture moves, over the whole run, with as many single events as are ever drawn,
-and close; and the time from a click to the causal past and future on the screen, at places that the browser
-has not read before (cold) and again (warm). Beside each is the CPU time of the page's main thread, which does
-not depend on what else the machine does.
+Runs are simulated and prepared once, into the folder RUNS, and reused. Of each are measured: the CPU seconds
+and the size of the preparation; then, in a new browser, the time from the start of the navigation to the
+first picture; frames a second while the picture moves, over the whole run, with as many single events as are
+ever drawn, and close; and the time from a click to the causal past and future on the screen, at places that
+the browser has not read before (cold) and again (warm). Beside each is the CPU time of the page's main
+thread, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tests"))
-from antecede.explore.page import write_folder
+from antecede.explore.page import is_complete, write_folder
 from antecede.explore.server import open_server
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
@@ -48,15 +48,23 @@ def main() -> None:
     asked.runs.mkdir(parents=True, exist_ok=True)
     results = json.loads(asked.out.read_text()) if asked.out.exists() else []
     for deliveries in map(int, asked.deliveries):
-        found = measure(asked.runs, deliveries, asked.peers)
-        key = (found["peers"], found["wanted"])
-        results = [each for each in results if (each["peers"], each["wanted"]) != key] + [found]
+        key = {"peers": asked.peers, "wanted": deliveries}
+        before = [each for each in results if key.items() <= each.items()]
+        folder = asked.runs / f"explorer-{asked.peers}-{deliveries}"
+        prepared = (
+            before[0]
+            if before and is_complete(folder)
+            else prepare(asked.runs, folder, deliveries, asked.peers)
+        )
+        found = {**prepared, **key, "load": os.getloadavg()[0], **in_browser(folder)}
+        results = [each for each in results if not key.items() <= each.items()] + [found]
         asked.out.write_text(json.dumps(sorted(results, key=lambda each: each["wanted"]), indent=1) + "\n")
         print(json.dumps(found), flush=True)
 
 
-def measure(runs: Path, deliveries: int, peers: int) -> dict[str, Any]:
-    trace, folder = runs / f"trace-{peers}-{deliveries}", runs / f"explorer-{peers}-{deliveries}"
+def prepare(runs: Path, folder: Path, deliveries: int, peers: int) -> dict[str, Any]:
+    """What it costs to prepare a run, which is simulated if it is not there."""
+    trace = runs / f"trace-{peers}-{deliveries}"
     if not trace.exists():
         seconds = max(0.2, deliveries / (peers - 1) / (peers * 10))
         setting = scenario(protocol="timestamp", peers=peers, seconds=seconds, rate=10.0, delay="exp:20ms")
@@ -64,8 +72,6 @@ def measure(runs: Path, deliveries: int, peers: int) -> dict[str, Any]:
     wall, cpu = time.monotonic(), time.process_time()
     written = write_folder(trace, trace.name, None, folder)
     return {
-        "wanted": deliveries,
-        "peers": peers,
         "events": written.events,
         "deliveries": written.deliveries,
         "prepare_seconds": round(time.monotonic() - wall, 1),
@@ -73,8 +79,6 @@ def measure(runs: Path, deliveries: int, peers: int) -> dict[str, Any]:
         "prepare_gigabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
         "trace_megabytes": _megabytes(trace),
         "index_megabytes": _megabytes(folder),
-        "load": os.getloadavg()[0],
-        **in_browser(folder),
     }
 
 

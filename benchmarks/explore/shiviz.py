@@ -15,14 +15,14 @@ import time
 from pathlib import Path
 
 from selenium.common.exceptions import WebDriverException
+from urllib3.exceptions import HTTPError
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tests"))
 from antecede.trace.foreign.shiviz_export import REGEX, export_shiviz
 from chromium import open_browser
 
 _DRAW = """
-const [text, pattern, done] = arguments;
-document.querySelector("#input").value = text;
+const [pattern, done] = arguments;
 document.querySelector("#parser").value = pattern;
 const begin = performance.now();
 $("#input").trigger("input");
@@ -45,17 +45,20 @@ def main() -> None:
     for trace in asked.traces:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             exported = export_shiviz(trace, Path(folder) / "run.log")
-            text = Path(exported.file).read_text()
-            outcome = draw(asked.shiviz, text, Path(folder) / "profile", asked.seconds)
+            log = Path(exported.file)
+            size = log.stat().st_size
+            # It takes the first two lines of a file for its two patterns.
+            log.write_text(f"{REGEX}\n\n{log.read_text()}")
+            outcome = draw(asked.shiviz, log, Path(folder) / "profile", asked.seconds)
         print(
-            json.dumps({"trace": trace.name, "events": exported.events, "bytes": len(text), **outcome}),
+            json.dumps({"trace": trace.name, "events": exported.events, "bytes": size, **outcome}),
             flush=True,
         )
         if "milliseconds" not in outcome:
             return
 
 
-def draw(shiviz: Path, text: str, profile: Path, seconds: int) -> dict[str, float | str]:
+def draw(shiviz: Path, log: Path, profile: Path, seconds: int) -> dict[str, float | str]:
     """Have ShiViz draw a log, in a new browser."""
     browser = open_browser(profile)
     try:
@@ -64,9 +67,12 @@ def draw(shiviz: Path, text: str, profile: Path, seconds: int) -> dict[str, floa
         browser.get((shiviz / "index.html").resolve().as_uri())
         begun = time.monotonic()
         try:
-            milliseconds, circles = browser.execute_async_script(_DRAW, text, REGEX)
-        except WebDriverException as error:
-            reason = (error.msg or "").splitlines()[0][:80]
+            browser.find_element("css selector", "#file").send_keys(str(log))
+            while not browser.execute_script("return document.querySelector('#input').value.length;"):
+                time.sleep(0.2)
+            milliseconds, circles = browser.execute_async_script(_DRAW, REGEX)
+        except (WebDriverException, HTTPError) as error:
+            reason = str(error).splitlines()[0][:80]
             return {"given_up_after_seconds": round(time.monotonic() - begun), "reason": reason}
         metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
         (cpu,) = [each["value"] for each in metrics if each["name"] == "TaskDuration"]

@@ -64,6 +64,18 @@ class Explored(NamedTuple):
     address: str
 
 
+def in_flight_for_long(rows: pa.Table) -> pa.Table:
+    """A group of its own, in which a message whose past nobody else knows is delivered late in the run."""
+    events = [("x", "send", "x:1", 1), ("y", "deliver", "x:1", 2), ("y", "send", "y:1", 3)]
+    events += [("y", "send", f"y:{number}", 100 * number) for number in range(2, 20)]
+    events += [("z", "deliver", "y:1", 2500), ("z", "send", "z:1", 2501), ("x", "deliver", "z:1", 2600)]
+    late = table(events, rows.column("run")[0].as_py())
+    group = pa.array(["late"] * len(late))
+    return late.set_column(late.column_names.index("group"), "group", group).select(
+        [name for name in late.column_names if name in rows.column_names]
+    )
+
+
 @pytest.fixture(scope="module")
 def explored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
     """Some thousand events with faults and with clocks that disagree, in so small files that all are used."""
@@ -74,6 +86,7 @@ def explored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
     process = rows.column("process").combine_chunks().dictionary_encode().indices.to_numpy()
     skewed = rows.column("time").to_numpy() + 9_000_000 * (process % 3)
     rows = rows.set_column(rows.column_names.index("time"), "time", pa.array(skewed))
+    rows = pa.concat_tables([rows, in_flight_for_long(rows)], promote_options="default")
     write_parquet(rows, folder / "trace.parquet")
     (folder / "explorer" / "data").mkdir(parents=True)
 
@@ -103,7 +116,8 @@ def test_past_and_future_are_the_oracles(browser: Chrome, explored: Explored) ->
         MessageId(ranks[names[lane]], int(columns.messages.seq[message]))
         for lane, message in zip(origin, events.message[sends], strict=True)
     ]
-    for place in range(0, len(ids), 23):
+    late = [place for place, lane in enumerate(origin) if names[lane] in ("x", "z")]
+    for place in [*range(0, len(ids), 23), *late]:
         name = f"{names[origin[place]]}:{ids[place].seq}"
         found = call(
             browser,

@@ -417,7 +417,8 @@ class App {
     item("both", `${plural(index.events - past - future, "event")} concurrent with it`);
     item("own", plural(message.end - message.start, "delivery", "deliveries"));
     const held = deliveries.filter((each) => each.held > 0);
-    if (held.length) item("hold", `held before ${plural(held.length, "delivery", "deliveries")}`);
+    const of = message.end - message.start > deliveries.length ? ` of the first ${deliveries.length}` : "";
+    if (held.length) item("hold", `held before ${plural(held.length, "delivery", "deliveries")}${of}`);
     aside.append(list);
     if (this.view.mark >= 0) aside.append(element("p", index.marks[this.view.mark].text, "bad"));
     aside.append(this.deliveryTable(deliveries, message.end - message.start));

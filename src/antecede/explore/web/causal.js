@@ -8,6 +8,9 @@
 
 import { DELIVER, NONE } from "./data.js";
 
+/** Files that are read only to tint lanes exactly. */
+const MAX_READ = 64;
+
 /**
  * How many events of each lane happened before `event`, itself not included.
  * @param {import("./data.js").Data} data @param {import("./data.js").Event} event @returns {Promise<Uint32Array>}
@@ -117,7 +120,8 @@ export async function timesOf(data, positions, isLast) {
   const { chunk, stride, checkpoints, spans, duration } = data.index;
   const times = new Float64Array(data.lanes).fill(isLast ? -1 : Infinity);
   const counts = stride ? await data.counts() : null;
-  const wanted = new Map();
+  const wanted = new Set();
+  const targets = new Uint32Array(data.lanes).fill(NONE);
   for (let lane = 0; lane < data.lanes; lane++) {
     const position = isLast ? positions[lane] - 1 : positions[lane];
     if (position < 0 || position === NONE) continue;
@@ -133,17 +137,14 @@ export async function timesOf(data, positions, isLast) {
     const first = (part * stride) / chunk;
     const last = stride ? Math.min(data.chunks, ((part + 1) * stride) / chunk) : data.chunks;
     times[lane] = isLast ? spans[2 * first] : Math.min(duration, spans[2 * last - 1]);
-    for (let number = first; number < last; number++) {
-      if (!wanted.has(number)) wanted.set(number, new Map());
-      wanted.get(number).set(lane, position);
-    }
+    targets[lane] = position;
+    for (let number = first; number < last; number++) wanted.add(number);
   }
   await Promise.all(
-    [...wanted].slice(0, 64).map(async ([number, lanes]) => {
-      const each = await data.chunk(number);
-      for (let at = 0; at < each.count; at++) {
-        const lane = each.laneKind[at] >>> 4;
-        if (lanes.get(lane) === each.position[at]) times[lane] = each.time[at];
+    [...wanted].slice(0, MAX_READ).map(async (number) => {
+      const { laneKind, position, time } = await data.chunk(number);
+      for (let at = 0; at < time.length; at++) {
+        if (targets[laneKind[at] >>> 4] === position[at]) times[laneKind[at] >>> 4] = time[at];
       }
     }),
   );

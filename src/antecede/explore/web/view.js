@@ -319,11 +319,13 @@ export class View {
     const { raster, scale, colours } = this;
     let arrows = 0;
     let visible = 0;
+    const [firstLane, lastLane] = [this.firstLane(), this.lastLane()];
     for (const chunk of chunks) {
       for (let at = 0; at < chunk.count; at++) {
         const time = chunk.time[at];
         if (time < this.t0) continue;
-        if (time <= this.t1) visible++;
+        const lane = chunk.laneKind[at] >>> 4;
+        if (time <= this.t1 && lane >= firstLane && lane < lastLane) visible++;
         if ((chunk.laneKind[at] & 15) === DELIVER && time - chunk.since[at] <= this.t1) arrows++;
       }
     }
@@ -332,7 +334,7 @@ export class View {
     this.shown.sampled = sampled;
     const faint = arrows / sampled > 400 ? 0.3 : 0.55;
     for (const chunk of chunks) this.drawArrows(chunk, sampled, faint);
-    const perLane = visible / Math.max(1, this.lastLane() - this.firstLane());
+    const perLane = visible / Math.max(1, lastLane - firstLane);
     const room = this.plotWidth / Math.max(1, perLane);
     const radius = Math.max(0.8, Math.min(5, room / 3, this.laneHeight / 3.2)) * scale;
     for (const chunk of chunks) this.drawDots(chunk, radius, colours, raster);
@@ -528,6 +530,7 @@ function shorten(context, text, width) {
 
 /** A time since the start, as exact as a step needs. @param {number} time in ns @param {number} [step] */
 export function showTime(time, step = Math.abs(time) / 1000) {
+  if (time === 0) return "0 s";
   const units = [
     [1e9, "s"],
     [1e6, "ms"],
@@ -535,7 +538,7 @@ export function showTime(time, step = Math.abs(time) / 1000) {
     [1, "ns"],
   ];
   const [size, unit] = /** @type {[number, string]} */ (
-    units.find(([each]) => Math.abs(time) >= Number(each)) || (time === 0 ? [1e9, "s"] : units[3])
+    units.find(([each]) => Math.abs(time) >= Number(each)) || units[3]
   );
   const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(size / Math.max(step, 1e-9)))));
   return `${(time / size).toFixed(digits)} ${unit}`;
