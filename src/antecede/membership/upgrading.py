@@ -70,8 +70,8 @@ class UpgradingMember(ReportingMember, kw_only=True):
     def _agree(self) -> None:
         """See what everyone requires by now. O(members), and only when that may have changed."""
         self.may_agree = False
-        if self.speaks == FIRST:
-            return
+        if self.speaks == FIRST or self.stream not in self.addresses:
+            return  # a phone broadcasts through its super peer
         others = {each: at for each, at in self.addresses.items() if each != self.stream}
         shared = min((self.speaks_with(at) for at in others.values()), default=self.speaks)
         if shared > self.requires:

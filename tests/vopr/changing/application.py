@@ -131,6 +131,9 @@ class Application:
         body = body_in(delivery.payload)
         assert isinstance(body, bytes)
         is_again = queue.deliveries > 1
+        core = self.process.core
+        if body in world.later and core.speaks == 1 and not core.is_phone_core:
+            raise ViolationError(f"{self.witness.name} is sent {body.decode()}, which it does not understand")
         if world.is_told:
             world.tell(self.witness.name, f"is given {body.decode()}{' again' * is_again}")
         chance = world.random()

@@ -6,6 +6,7 @@ of them it may be killed.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from vopr.changing.world import World
 
 TICK = 100 * MILLISECOND
+LATEST = max(CHANGING_WIRE)
 _JOIN_PATIENCE = 1_500 * MILLISECOND
 _GREETING_PATIENCE = 300 * MILLISECOND
 _STATE_PATIENCE = 2.0
@@ -84,6 +86,15 @@ class Host:
         self.is_dead = self.was_removed = False
         self.lost_cursor = False
         self.lives = 0
+        self._versions = random.Random(f"{world.seed} {rank}")
+        self.speaks = LATEST if self._versions.random() < 0.5 + 0.5 * (world.seed % 2) else 1
+        """The greatest version of the wire format. In half of the executions some are upgraded later."""
+
+    def upgrade(self, _: object = None) -> None:
+        if self.speaks < LATEST and self.process is not None:
+            self.speaks = LATEST
+            self.world.count("upgrade")
+            self.die("is upgraded")
 
     def create_core(self) -> ChangingCore:
         return ChangingCore(self.world.kind, self.name)
@@ -93,6 +104,8 @@ class Host:
 
     def start(self, _: object = None) -> None:
         if self.process is None and not self.is_dead:
+            if self.lives and self._versions.random() < 0.5:
+                self.speaks = LATEST
             self.process = self.create_process()
             self.lives += 1
             self.world.guard(self.process, self.process.start, None)
@@ -156,7 +169,7 @@ class Process:
         self.greeter = MemberGreeter(core, "g")
         self._source = StateSource(core, core.files)
         self._fetch = StateFetch(core.files, snapshots.MAX_STATE)
-        core.step(Opened(world.random_bytes(8).hex(), self.now(), max(CHANGING_WIRE)))
+        core.step(Opened(world.random_bytes(8).hex(), self.now(), host.speaks))
         if host.is_founder and not core.members:
             founders = [Contact(each.name, b"", each.place) for each in world.founders]
             core.step(Founded(founders, self.now(), forwards=True))
@@ -281,6 +294,8 @@ class Process:
         core, world = self.core, self.world
         if core.is_started:
             body = world.new_body(self.host.name)
+            if core.member.version == LATEST:
+                world.later.add(body)
             core.broadcast(body, self.now())
             world.tell(self.host.name, f"broadcasts {body.decode()}")
             self.host.witness.broadcast(body)
@@ -401,6 +416,8 @@ class Process:
                 self.core.step(PartnerGone(link, greeting, self.now()))
             return self._close(end)
         if isinstance(greeting, Refusal):
+            if greeting.reason.endswith(f"upgrade {self.host.name}"):
+                self.world.push(self.world.now, None, self.host.upgrade, None)
             return self._close(end)
         if not isinstance(greeting, MemberGreeting):
             return self._close(end)  # of a connection that was replaced

@@ -74,6 +74,8 @@ class World:
         self._pushed = self.deliveries = 0
         self.faults: Counter[str] = Counter()
         self.records: dict[bytes, SentMessage] = {}
+        self.later: set[bytes] = set()
+        """Messages that are only in the latest version of the wire format."""
         self.is_healing = False
         founders = 2 + self.below(4)
         joiners = 1 + self.below(3)
