@@ -9,8 +9,8 @@ understood:
 - a packet for one process, such as a report or a welcome, if `member.speaks_with(address)` is;
 - a message, or what is in it, if `member.version` is: members retain messages and pass them on, also to some
   that their sender does not know yet. `membership/upgrading.py` says how members agree on it. The envelope of
-  the application's body (`live/envelope.py`) goes to phones too, of any version: it has room for more elements,
-  which earlier versions ignore.
+  a body (`live/envelope.py`) goes to phones too, of any version: it has room for more elements, which earlier
+  versions ignore.
 
 A class of packets that is new has the version as `since`; whoever receives one too early rejects it.
 

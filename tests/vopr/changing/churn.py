@@ -23,6 +23,8 @@ class ChurnWorld(World):
     """A few members stay. One after the other joins, broadcasts and leaves: `returning` is one process that
     comes again with its store, and every other one is new."""
 
+    may_mix = False
+
     def __init__(self, joins: int) -> None:
         super().__init__(joins)
         self.hosts = [Host(self, rank, True) for rank in range(_FOUNDERS)]

@@ -87,8 +87,8 @@ class Host:
         self.lost_cursor = False
         self.lives = 0
         self._versions = random.Random(f"{world.seed} {rank}")
-        self.speaks = LATEST if self._versions.random() < 0.5 + 0.5 * (world.seed % 2) else 1
-        """The greatest version of the wire format. In half of the executions some are upgraded later."""
+        self.speaks = 1 if world.is_mixed and self._versions.random() < 0.5 else LATEST
+        """The greatest version of the wire format."""
 
     def upgrade(self, _: object = None) -> None:
         if self.speaks < LATEST and self.process is not None:

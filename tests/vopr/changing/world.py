@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from antecede.live.changing import forgetting, history, reporting, snapshots, transfer
 from antecede.live.changing.core import ChangingCore
@@ -63,6 +63,8 @@ def short_times() -> Iterator[None]:
 class World:
     """One execution."""
 
+    may_mix: ClassVar[bool] = True
+
     def __init__(self, seed: int, is_told: bool = False, protocol: str = ChangingMbcp.name) -> None:
         self.seed, self.is_told = seed, is_told
         self.kind = LIVE[protocol]
@@ -77,6 +79,11 @@ class World:
         self.later: set[bytes] = set()
         """Messages that are only in the latest version of the wire format."""
         self.is_healing = False
+        self.retains = seed % 5 == 4
+        """Whether all members retain everything, and newcomers ask for that instead of a snapshot. Then
+        nobody leaves or is removed: who comes back would retain only what follows."""
+        self.is_mixed = self.may_mix and seed % 2 == 0 and not self.retains
+        """Whether some hosts speak only the first version of the wire format, and are upgraded later."""
         founders = 2 + self.below(4)
         joiners = 1 + self.below(3)
         self.hosts = [Host(self, rank, rank < founders) for rank in range(founders + joiners)]
@@ -85,9 +92,6 @@ class World:
         self.network = Network(cast("Any", self))
         self.removals_left = (founders - 1) // 2
         self.next_kill_is_power = False
-        self.retains = seed % 5 == 4
-        """Whether all members retain everything, and newcomers ask for that instead of a snapshot. Then
-        nobody leaves or is removed: who comes back would retain only what follows."""
 
     # Time and chance
 
@@ -405,6 +409,8 @@ _BY_LINK = (
 
 class AdmissionWorld(World):
     """Two members, a third that joins, and one of them is killed at one operation of its disk meanwhile."""
+
+    may_mix = False
 
     def __init__(self, victim: int, operation: int, power: bool) -> None:
         super().__init__(1000 * victim + operation)
