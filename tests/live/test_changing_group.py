@@ -12,6 +12,7 @@ from rooms import room
 
 import antecede
 from antecede.errors import InputError
+from antecede.live.changing import attempts
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.inspection import StoreInspection
 from antecede.protocols.base import LocalError
@@ -183,3 +184,26 @@ async def _join_fixed(store: Path) -> None:
 def test_settings_that_cannot_be_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         antecede.join("room", **options)
+
+
+def test_an_answer_that_comes_after_its_time_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a trial on a busy machine: the welcome arrived before the next contact was asked."""
+    monkeypatch.setattr(attempts, "_ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(attempts, "_RETRY_SECONDS", 2.0)
+
+    async def test() -> None:
+        async with room(tmp_path, "bo", "cy") as created:
+            ana = await created.start("ana", reads=False)
+            await created.groups["bo"].broadcast("one")
+            reading = aiter(ana)
+            await anext(reading)  # while it is in flight, nobody is admitted
+            joining = asyncio.create_task(created.start("dana"))
+            await asyncio.sleep(0.8)
+            following = asyncio.create_task(anext(reading))
+            await joining
+            following.cancel()
+            assert created.groups["dana"].state == "open"
+
+    run(test())

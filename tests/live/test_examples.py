@@ -33,9 +33,8 @@ def _examples_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(*words: str, given: str | None = None) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=60, input=given, cwd=EXAMPLES.parent
-    )
+    command, folder = [sys.executable, *words], EXAMPLES.parent
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, input=given, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -83,6 +82,14 @@ def test_chat_in_two_processes(tmp_path: Path) -> None:
             assert ana.stdout.readline().startswith("ana reads bo:1: hi")
         finally:
             ana.kill()
+
+
+def test_dispatch() -> None:
+    """Servers, phones and a laptop; the full size is a command of its own."""
+    lines = shown(
+        *("examples/dispatch/trial.py", "--servers", "3", "--phones", "5", "--away", "1", "--pause", "0.5")
+    )
+    assert lines[-1] == "nothing stopped, and nothing was lost"
 
 
 def test_counter() -> None:

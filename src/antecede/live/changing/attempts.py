@@ -93,8 +93,8 @@ class Attempts:
         for contact in itertools.cycle(contacts):
             if core.phase == Phase.JOINING:  # before a restart: the answer may be on its way
                 await self._wait(asyncio.create_task(self._until(lambda: core.phase != Phase.JOINING)))
-                if self._is_member():
-                    return
+            if self._is_member():  # perhaps by an answer that has come after its time
+                return
             if not core.members or core.phase != Phase.OUTSIDE:
                 nonce = secrets.token_bytes(NONCE_BYTES)
                 contact_here = core.new_identity(nonce, self._connections.address)
