@@ -201,7 +201,7 @@ def test_an_answer_that_comes_after_its_time_is_an_answer(
             await anext(reading)  # while it is in flight, nobody is admitted
             joining = asyncio.create_task(created.start("dana"))
             await asyncio.sleep(0.8)
-            following = asyncio.create_task(anext(reading))
+            following = asyncio.ensure_future(anext(reading))
             await joining
             following.cancel()
             assert created.groups["dana"].state == "open"
