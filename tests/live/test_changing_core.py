@@ -47,6 +47,7 @@ class Driven:
         self.core = ChangingCore(kind, name)
         self.disk = disk or MemoryDisk(Path(name))
         self.journal = Journal(self.disk, {"member": name}, sync=False)
+        self.core.files = self.disk
         restore(self.core, self.journal)
 
     def step(self, event: Any) -> None:
@@ -55,6 +56,8 @@ class Driven:
 
     def carry_out(self) -> None:
         ready = self.core.ready()
+        if ready.history is not None:
+            ready.history.write()
         self.journal.write(ready.records)
         send_and_advance(cast("Any", self.core), ready)
 

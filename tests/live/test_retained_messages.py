@@ -5,21 +5,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from live_groups import run, until
 from memory_disk import MemoryDisk
 from rooms import room
+from test_changing_core import ANA, Driven, exchange, founders
 
 import antecede
 from antecede.errors import InputError
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.events import Founded, TransferBegun
+from antecede.live.changing.events import (
+    AttemptBegun,
+    Founded,
+    JoinAsked,
+    LinkOpened,
+    RemoveAsked,
+    Reported,
+    Started,
+    TransferBegun,
+)
 from antecede.live.changing.history import HistoryEntry, HistoryLog, Retention, encode_entry
 from antecede.live.changing.snapshots import SnapshotTransfer
+from antecede.live.changing.sponsor import offer_history, remove_unneeded
 from antecede.live.changing.transfer import (
     HistoryChunk,
     SnapshotChunk,
@@ -30,9 +41,11 @@ from antecede.live.changing.transfer import (
     StateSource,
 )
 from antecede.live.messages import Message
+from antecede.live.ready import send_and_advance
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.inspection import StoreInspection
 from antecede.membership.catalog import ChangingMbcp
+from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
 ADDRESS = 7
@@ -186,6 +199,46 @@ def test_old_segments_go_and_the_rest_is_a_cut(retention: str, least: int) -> No
     assert log.first == kept
     log.trim(None, 1_000, needed=None)
     assert not log.exists
+
+
+def test_a_replay_reads_the_past_of_a_former_incarnation_as_often_as_there_are_crashes() -> None:
+    ana, bo = founders()
+    ana.core.retains = True
+    for number in range(3):
+        ana.core.broadcast(b"%d" % number, 0)
+    exchange(ana, bo)
+    cy = Driven("cy")
+    for number in range(2):  # it joins, is removed, and returns
+        contact = Contact("cy", bytes([number] * 8))
+        cy.step(AttemptBegun(contact, 0))
+        cy.step(LinkOpened(contact.address, ANA, 0))
+        ana.step(LinkOpened(ANA.address, contact, 0))
+        cy.step(JoinAsked(cy.link_to(ANA), 0))
+        exchange(ana, bo, cy)
+        ana.step(offer_history(ana.core, contact.address, 0))
+        exchange(ana, bo, cy)
+        cy.step(Started(0))
+        assert len(cy.read()) == 3
+        ana.step(Reported(0))
+        exchange(ana, bo, cy)
+        if not number:
+            bo.step(RemoveAsked(cy.core.me, 0))
+            exchange(ana, bo)
+            cy.step(Reported(0))
+            exchange(ana, bo, cy)
+            assert cy.core.phase == Phase.REMOVED
+    before = cy.state()
+    for _ in range(3):
+        cy = cy.restarted()
+        assert cy.state() == before
+    remove_unneeded(cy.core, None, 0)
+    assert len(cy.disk.names()) == 5  # with two histories
+    ready = cy.core.ready(checkpoint=True)
+    cy.journal.write(ready.records, ready.checkpoint)
+    send_and_advance(cast("Any", cy.core), ready)
+    remove_unneeded(cy.core, None, 0)
+    assert len(cy.disk.names()) == 3
+    assert cy.restarted().state() == before
 
 
 # Hostile sponsors and newcomers

@@ -40,7 +40,7 @@ from antecede.live.changing.sponsor import (
     shared_snapshot,
 )
 from antecede.live.changing.super_peer import SuperPeerCore
-from antecede.live.changing.transfer import StateFetch, StateFrame, StateRequest, StateSource
+from antecede.live.changing.transfer import StateFetch, StateFrame, StateOffer, StateRequest, StateSource
 from antecede.live.clock import MemberClock
 from antecede.live.events import Opened
 from antecede.live.ready import Ready, send_and_advance
@@ -404,6 +404,8 @@ class Process:
                 self._source.receive(theirs, frame, self.world.now * 1e-9)
         elif mine == core.address and core.phase == Phase.JOINING:
             self._asked_at = self.world.now
+            if isinstance(frame, StateOffer):
+                core.forget_histories()
             request = self._fetch.receive(mine, core.history_at(mine), frame)
             self.world.count("chunk")
             self.links[link].send(cast("Any", request))

@@ -34,8 +34,9 @@ class BackfillCore(ForgettingCore):
         """The positions of the last message of its sponsor's that the application was given, and of the last
         that it is to be given."""
         self.backfill_first = 0
-        self._saved_backfill = True
-        """Whether no replay needs the messages that the application was given of the past."""
+        self.replayed: set[int] = set()
+        """Addresses of this process whose history a replay would read: their applications were given a past
+        since the last checkpoint."""
         self.counts_before: dict[str, int] = {}
         """The last message of each origin that precedes what this member was or will be given: they are in
         its snapshot, if it had one."""
@@ -74,7 +75,7 @@ class BackfillCore(ForgettingCore):
     def keeps_history(self) -> bool:
         """Whether what is delivered is added to the history."""
         is_fetched = self.retains or bool(self.transfers) or self.snapshot_from is not None
-        if is_fetched or self.has_backfill or not self._saved_backfill:
+        if is_fetched or self.has_backfill or self.address in self.replayed:
             return True
         return self.is_replaying and self.history.exists
 
@@ -106,25 +107,30 @@ class BackfillCore(ForgettingCore):
         needed = [transfer.first for transfer in self.transfers.values()]
         if self.snapshot_from is not None:
             needed.append(self.snapshot_from)
-        if self.has_backfill or not self._saved_backfill:
+        if self.has_backfill or self.address in self.replayed:
             needed.append(self.backfill_first)
         return min(needed, default=None)
 
     def finish_replay(self) -> None:
         """The journal has said all that has happened: nothing else has."""
-        current = self.address if self.members else -1
-        for address in addresses_of(self.files.names()) - {current}:
-            HistoryLog(self.files, address).clear()
-        self._histories = {each: log for each, log in self._histories.items() if each == current}
-        if current >= 0 and self.phase in (Phase.MEMBER, Phase.LEAVING):
+        self.forget_histories()
+        if self.members and self.phase in (Phase.MEMBER, Phase.LEAVING):
             self.history.cut_off(self.position)
         self._syncs_history = False
+
+    def forget_histories(self) -> None:
+        """Those of this process's former addresses go, if no replay needs them."""
+        kept = {self.address, *self.replayed}
+        for address in addresses_of(self.files.names()) - kept:
+            self.history_at(address).clear()
+        self._histories = {each: log for each, log in self._histories.items() if each in kept}
 
     def resume_backfill(self, position: int, first: int, backfilled: int, end: int) -> None:
         """A checkpoint says so."""
         self.position, self.backfill_first = position, first
         self.backfilled, self.backfill_end = backfilled, end
-        self._saved_backfill = backfilled == end
+        if self.has_backfill:
+            self.replayed.add(self.address)
 
     # At a sponsor
 
@@ -144,6 +150,8 @@ class BackfillCore(ForgettingCore):
             raise LocalError("nobody at that address asks to be admitted")
         self._log(event)
         self.transfers[event.address] = event.transfer
+        if (link := self.find_link(self.address, event.address)) is not None:
+            self.touched.add(link)
         self._after(self.member)
 
     def _encode_sponsored(self, event: Sponsored) -> bytes:
@@ -204,7 +212,8 @@ class BackfillCore(ForgettingCore):
         first = self.position if state is None else state.transfer.first
         self.backfilled = self.backfill_first = first
         self.backfill_end = self.position
-        self._saved_backfill = first == self.position or not self.is_durable
+        if self.has_backfill and self.is_durable:
+            self.replayed.add(self.address)
 
     def _take_over(self, state: WelcomeState) -> None:
         """The sponsor's history goes on here."""

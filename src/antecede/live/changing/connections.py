@@ -232,7 +232,7 @@ class MemberConnections:
                 self._suspicions.limit(partner, stream)
             if partner.tick(time.monotonic()) is not None:
                 wire.abort()
-            elif partner.has_work:
+            elif partner.has_work or self.states.has_work(link):
                 self._rouse(link)
                 if self._is_doubtful(link):
                     self._call_if_wanted(link)

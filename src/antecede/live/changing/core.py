@@ -117,7 +117,8 @@ class ChangingCore(BackfillCore):
         self.on_idle: Callable[[], None] | None = None
         """Called when somebody is to be admitted and the application asks for its next message."""
 
-        self._saves_backfill = False
+        self._saved: set[int] = set()
+        """Of `replayed`, what the checkpoint that is being written makes unnecessary."""
         self._records: list[LogRecord] = []
         self._logged_polls = 0
         self._next_number, self._persisted = int(durable), 0
@@ -207,7 +208,7 @@ class ChangingCore(BackfillCore):
         if checkpoint:
             self._logged_polls = self.polls
             self.reported.clear()
-            self._saves_backfill = not self.has_backfill
+            self._saved = self.replayed - ({self.address} if self.has_backfill else set())
         self._records, self.packets, self.arrivals = [], {}, set()
         self._next_number += self.is_durable
         return ready
@@ -219,7 +220,7 @@ class ChangingCore(BackfillCore):
                 ready.history.write()
             ready.history.confirm()
         if ready.checkpoint is not None:
-            self._saved_backfill = self._saves_backfill
+            self.replayed -= self._saved
         for link in self.links.keys() & ready.received.keys():
             self.durably_received[link] = ready.received[link]
             self.durable_chain[link] = ready.received_chain[link]

@@ -98,9 +98,9 @@ class Sponsor:
             event = self._take_snapshot(address, self.snapshot(), now)
         if event is not None:
             core.step(event)
-            if isinstance(event, Sponsored):
-                who = self._name(address)
-                self._log.info("admitted %s", who, extra={"peer": who})
+            who = self._name(address)
+            text = "admitted %s" if isinstance(event, Sponsored) else "%s fetches its state first"
+            self._log.info(text, who, extra={"peer": who})
 
     def _fetches(self, address: int) -> bool:
         """Whether a newcomer can fetch a state that is too large for a welcome."""
@@ -207,5 +207,6 @@ def remove_unneeded(core: ChangingCore, retention: Retention | None, now: int) -
     if core.phase == Phase.MEMBER:
         if not core.is_started and (state := core.received_state) is not None:
             kept.add(received_name(core.address, state.transfer.digest))
+        core.forget_histories()
         core.history.trim(retention, now, core.needed_position)
         remove_others(files, kept)

@@ -7,7 +7,7 @@ import time
 
 from antecede.live.changing import snapshots
 from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.transfer import StateFetch, StateFrame, StateRequest, StateSource
+from antecede.live.changing.transfer import StateFetch, StateFrame, StateOffer, StateRequest, StateSource
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
@@ -43,6 +43,10 @@ class StateLinks:
             return None
         return self._source.next_frame(core.links[link][1], time.monotonic())
 
+    def has_work(self, link: int) -> bool:
+        core = self._core
+        return bool(core.transfers) and link in core.links and self._source.has_work(core.links[link][1])
+
     async def receive(self, link: int, frame: StateFrame) -> StateRequest | None:
         """A frame has come; what is to be answered."""
         core = self._core
@@ -55,8 +59,8 @@ class StateLinks:
             return None  # it has been admitted, here or elsewhere
         if not core.sent[link]:
             raise RemoteError("it offers a state that nobody has asked for")
-        if self._fetching not in (None, link):
-            return None
+        if isinstance(frame, StateOffer):
+            core.forget_histories()
         self._fetching, self.received_at = link, time.monotonic()
         return await asyncio.to_thread(self._fetch.receive, mine, core.history_at(mine), frame)
 

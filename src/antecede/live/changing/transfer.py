@@ -119,8 +119,8 @@ class StateSource:
     def next_frame(self, address: int, now: float) -> StateFrame | None:
         """What is to be sent to a newcomer, if its connection can take it."""
         transfer = self._core.transfers.get(address)
-        if transfer is None:
-            for table in (self._outgoing, self._allowed, self.heard_at):
+        if transfer is None or self._is_lost(transfer):
+            for table in (self._outgoing, self._allowed):
                 table.pop(address, None)
             return None
         outgoing = self._outgoing.setdefault(address, OutgoingState())
@@ -157,14 +157,28 @@ class StateSource:
         outgoing.request = None
         return HistoryChunk(request.position, entries)
 
+    def _is_lost(self, transfer: SnapshotTransfer) -> bool:
+        """Whether messages that belong to a state are not here any more: the disk was full, say."""
+        log = self._core.history
+        return not (log.exists and log.first <= transfer.first)
+
+    def has_work(self, address: int) -> bool:
+        """Whether a newcomer may be waiting for something."""
+        outgoing = self._outgoing.get(address)
+        return address in self._core.transfers and (
+            outgoing is None or not outgoing.is_offered or outgoing.request is not None
+        )
+
     def overdue(self, now: float, patience: float) -> list[int]:
         """Those that have not asked for anything for so many seconds, or do not keep up."""
         found = []
-        for address in self._core.transfers:
+        self.heard_at = {each: at for each, at in self.heard_at.items() if each in self._core.transfers}
+        for address, transfer in self._core.transfers.items():
             outgoing = self._outgoing.get(address)
             reader = None if outgoing is None else outgoing.reader
             lags = reader is not None and reader.bytes_left > self._allowed.get(address, MAX_LAG)
-            if lags or now - self.heard_at.setdefault(address, now) > patience:
+            is_late = lags or self._is_lost(transfer)
+            if is_late or now - self.heard_at.setdefault(address, now) > patience:
                 found.append(address)
         return found
 
