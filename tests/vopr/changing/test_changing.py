@@ -12,7 +12,7 @@ from vopr.changing.churn import ChurnWorld
 from vopr.changing.planted import BUGS, planted
 from vopr.changing.world import AdmissionWorld, execute, run_world
 
-_FIRST_SEED = {"backlog_is_left_behind": 65, "history_is_not_cut_off": 84}
+_FIRST_SEED = {"backlog_is_left_behind": 65, "history_is_not_cut_off": 255}
 """Where to begin to look for a bug that is rare."""
 _MAX_SEEDS = 200
 
