@@ -19,9 +19,11 @@ import command_line
 from antecede.audit.core import judge_run
 from antecede.causality import MessageId
 from antecede.causality.happened_before import CausalOrder
+from antecede.errors import InputError
 from antecede.explore.columns import read_columns
 from antecede.explore.index import write_index
 from antecede.explore.layout import select_events
+from antecede.explore.notebook import NotebookExplorer
 from antecede.explore.page import write_file
 from antecede.explore.server import open_server
 from antecede.sim.record import simulate_to
@@ -287,3 +289,21 @@ def test_commands_write_it_and_link_to_it(tmp_path: Path) -> None:
     assert judged.returncode == 1, judged.stderr
     assert 'href="it/see.html#violation=1"' in (tmp_path / "audit.html").read_text()
     assert (tmp_path / "it" / "see.html").exists()
+
+
+def test_a_notebook_shows_a_data_frame_without_a_server(
+    browser: Chrome, explored: Explored, tmp_path: Path
+) -> None:
+    shown = NotebookExplorer(explored.rows.to_pandas())
+    cell = tmp_path / "cell.html"
+    cell.write_text(f"<!doctype html><body>{shown._repr_html_()}</body>", encoding="utf-8")
+    browser.get(cell.as_uri())
+    browser.switch_to.frame(0)
+    try:
+        found = call(browser, "await app.search('z:1'); return app.view.selection.name;")
+        events = call(browser, "return app.data.index.events;")
+    finally:
+        browser.switch_to.default_content()
+    assert (found, events) == ("z:1", shown.written.events)
+    with pytest.raises(InputError, match="expected a DataFrame"):
+        NotebookExplorer(3)

@@ -23,8 +23,8 @@ from antecede.trace.writer import write_whole
 MODULES = ("data.js", "causal.js", "raster.js", "view.js", "app.js")
 """In an order in which each comes after those that it imports."""
 POLICY = "default-src 'none'; {sources}; base-uri 'none'; form-action 'none'; img-src data:"
-MAX_EMBEDDED = 64 << 20
-"""Bytes of data, compressed, that one page may hold."""
+MAX_PAGE = 80 << 20
+"""Characters of a page with its run in it."""
 _PAGE, _DATA = "index.html", "data"
 _LINK = re.compile(r"^import [^;]*;\n|^export (?=(?:class|const|function|async) )", re.MULTILINE)
 
@@ -117,16 +117,24 @@ def write_file(
     path: Path, title: str, run: str | None, file: Path, progress: Progress = lambda *_: None
 ) -> Written:
     """Write one page with the whole run in it, for runs that are small enough."""
-    contents: dict[str, bytes] = {}
-    written = write_index(path, title, run, contents.__setitem__, progress)
-    packed = gzip.compress(_container(contents), 6, mtime=0)
-    if len(packed) > MAX_EMBEDDED:
+    written, html = page_with_run(path, title, run, progress)
+    if len(html) > MAX_PAGE:
         raise InputError(
             f"{title} has {written.events:,} events, too many for one page; write a folder instead "
             f"(--out {file.with_suffix('')})"
         )
-    write_whole(file, page(title, base64.b64encode(packed).decode()).encode())
+    write_whole(file, html.encode())
     return written
+
+
+def page_with_run(
+    path: Path, title: str, run: str | None, progress: Progress = lambda *_: None
+) -> tuple[Written, str]:
+    """A page with the whole run in it, as HTML."""
+    contents: dict[str, bytes] = {}
+    written = write_index(path, title, run, contents.__setitem__, progress)
+    packed = gzip.compress(_container(contents), 6, mtime=0)
+    return written, page(title, base64.b64encode(packed).decode())
 
 
 def _container(contents: dict[str, bytes]) -> bytes:
