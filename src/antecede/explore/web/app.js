@@ -32,6 +32,7 @@ class App {
     this.asked = false;
     this.selecting = 0;
     this.lastMark = -1;
+    this.notice = "";
     this.describe();
     this.listen();
     this.showMarks();
@@ -66,11 +67,17 @@ class App {
 
   /** @param {Error} error */
   fail(error) {
-    byId("status").textContent = error.message;
+    this.notice = error.message;
+    this.status();
     return null;
   }
 
+  /** What is in sight, or what went wrong until something else is done. */
   status() {
+    if (this.notice) {
+      byId("status").textContent = this.notice;
+      return;
+    }
     const { shown, t0, t1 } = this.view;
     const span = showTime(Math.max(1, t1 - t0));
     const arrows = shown.sampled > 1 ? `, one in ${shown.sampled} messages with arrows` : "";
@@ -106,6 +113,7 @@ class App {
 
   /** @param {() => void} change */
   move(change) {
+    this.notice = "";
     change();
     this.redraw();
   }
@@ -354,6 +362,7 @@ class App {
   async search(text) {
     const wanted = text.trim();
     if (!wanted) return;
+    this.notice = "";
     const { origins } = this.data.index;
     const time = parseTime(wanted);
     const message = await this.data.findMessage(wanted);
