@@ -101,8 +101,8 @@ class Macs:
     def is_revoked(self, member: int, key: bytes) -> bool:
         return False
 
-    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
-        return None
+    def learn(self, certificate: bytes, trusted: bool = False) -> bool:
+        return False
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
         """They have none."""

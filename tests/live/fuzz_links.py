@@ -55,8 +55,8 @@ class Credulous:
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
         """All are valid."""
 
-    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
-        return None
+    def learn(self, certificate: bytes, trusted: bool = False) -> bool:
+        return False
 
 
 class Target:

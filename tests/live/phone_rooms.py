@@ -52,16 +52,6 @@ class PhoneRoom(Room):
             async with asyncio.timeout(1.0):
                 raise AssertionError(f"{(await starting).me} was admitted")
 
-    def listen(self, name: str, refused: list[str]) -> None:
-        """Collect why a member refuses others."""
-
-        async def collect() -> None:
-            nonlocal refused
-            async for event in self.groups[name].events():
-                refused += [event.text] if event.kind == "refused" else []
-
-        self._tasks.append(asyncio.create_task(collect()))
-
     def phones_of(self, name: str) -> dict[str, bool]:
         """Which phones are behind a super peer, and whether they are connected."""
         group = self.groups[name]

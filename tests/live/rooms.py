@@ -81,6 +81,16 @@ class Room:
         """What one member was told of another."""
         return [change.kind for change in self.boards[at].changes if change.name == name]
 
+    def listen(self, name: str, refused: list[str]) -> None:
+        """Collect why a member refuses others."""
+
+        async def collect() -> None:
+            nonlocal refused
+            async for event in self.groups[name].events():
+                refused += [event.text] if event.kind == "refused" else []
+
+        self._tasks.append(asyncio.create_task(collect()))
+
     async def stop(self, name: str) -> None:
         await self.groups.pop(name).aclose()
 

@@ -4,126 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import random
-from pathlib import Path
-from typing import Any, cast
 
 import msgspec
 import pytest
-from memory_disk import MemoryDisk
+from driven_cores import BO, CY, exchange, founders, joined
 
 from antecede.live.changing.contact import Contact, decode_contact, encode_contact
-from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.events import (
-    AttemptBegun,
-    Founded,
-    JoinAsked,
-    LinkOpened,
-    Reported,
-    Sponsored,
-    Started,
-)
+from antecede.live.changing.events import Reported
 from antecede.live.changing.greeting import GoneError, MemberGreeter
-from antecede.live.changing.recovery import restore
 from antecede.live.events import PacketReceived
-from antecede.live.ready import send_and_advance
-from antecede.live.store.journal import Journal
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.outbox import CHAIN_START
 from antecede.membership.catalog import ChangingMbcp
-from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 from antecede.protocols.flat import DependencyPacket
-
-ANA, BO, CY = Contact("ana"), Contact("bo"), Contact("cy", bytes(8))
-
-
-class Driven:
-    """A core with a journal, of which every `Ready` is carried out at once."""
-
-    def __init__(
-        self, name: str, disk: MemoryDisk | None = None, kind: type[ChangingMember] = ChangingMbcp
-    ) -> None:
-        self.core = ChangingCore(kind, name)
-        self.disk = disk or MemoryDisk(Path(name))
-        self.journal = Journal(self.disk, {"member": name}, sync=False)
-        self.core.files = self.disk
-        restore(self.core, self.journal)
-
-    def step(self, event: Any) -> None:
-        self.core.step(event)
-        self.carry_out()
-
-    def carry_out(self) -> None:
-        ready = self.core.ready()
-        if ready.history is not None:
-            ready.history.write()
-        self.journal.write(ready.records)
-        send_and_advance(cast("Any", self.core), ready)
-
-    def read(self) -> list[Any]:
-        bodies = []
-        while (delivery := self.core.next_delivery(0, acks=True)) is not None:
-            bodies.append(delivery.message)
-            self.carry_out()
-        self.carry_out()
-        self.journal.cursor = self.core.application.cursor
-        return bodies
-
-    def link_to(self, contact: Contact) -> int:
-        return self.core.open_link(self.core.address, contact, 0)
-
-    def state(self) -> tuple[Any, ...]:
-        """All that a restart must bring back."""
-        core = self.core
-        members = {address: member.save() for address, member in core.members.items()}
-        boxes = {link: (box.last, box.chain[box.last]) for link, box in core.outboxes.items()}
-        return members, boxes, core.received, core.polls, core.application.cursor, core.links
-
-    def restarted(self) -> Driven:
-        self.disk.is_locked = False
-        return Driven(self.core.name, self.disk, self.core.kind)
-
-
-def exchange(*cores: Driven) -> None:
-    """Until nothing more is sent."""
-    by_address = {address: each for each in cores for address in each.core.members}
-    moved = True
-    while moved:
-        moved = False
-        for each in cores:
-            for link, (mine, theirs) in list(each.core.links.items()):
-                other = by_address.get(theirs)
-                if other is None:
-                    continue
-                back = other.core.open_link(theirs, each.core.identities[mine], 0)
-                for number, data in list(each.core.outboxes[link].packets.items()):
-                    if number > other.core.received[back]:
-                        moved = True
-                        other.step(PacketReceived(back, number, data, 0))
-            each.read()
-
-
-def founders() -> tuple[Driven, Driven]:
-    ana, bo = Driven("ana"), Driven("bo")
-    for each in (ana, bo):
-        each.step(Founded([ANA, BO], 0))
-    return ana, bo
-
-
-def joined(ana: Driven, bo: Driven) -> Driven:
-    cy = Driven("cy")
-    cy.step(AttemptBegun(CY, 0))
-    cy.step(LinkOpened(CY.address, ANA, 0))
-    ana.step(LinkOpened(ANA.address, CY, 0))
-    cy.step(JoinAsked(cy.link_to(ANA), 0))
-    exchange(ana, bo, cy)
-    assert ana.core.may_sponsor
-    ana.step(Sponsored(CY.address, b"state", 0))
-    exchange(ana, bo, cy)
-    assert cy.core.snapshot == b"state"
-    cy.step(Started(0))
-    return cy
 
 
 def test_a_newcomer_is_in_every_view_and_named_by_its_label() -> None:

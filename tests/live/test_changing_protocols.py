@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driven_cores import Driven, exchange
 from live_groups import PATIENCE, free_ports, run, until
 from rooms import room
-from test_changing_core import Driven, exchange
 
 import antecede
 from antecede.audit.run import audit_path

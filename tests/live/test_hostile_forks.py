@@ -31,7 +31,7 @@ from antecede.protocols.vcube import Bundle
 
 def sealed(seq: int, content: bytes, previous: bytes = bytes(32)) -> bytes:
     """A payload of Eve."""
-    return Seals(Macs(EVE), 4).seal(EVE, seq, [content], previous, in_one_packet=True)[0]
+    return Seals(Macs(EVE)).seal(EVE, seq, [content], previous, in_one_packet=True)[0]
 
 
 @pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
@@ -99,7 +99,7 @@ def test_a_message_that_came_before_its_cause_is_as_durable_as_that(
 
 def said_in_batches(word: str, sizes: list[int]) -> list[bytes]:
     """Eve's packets, of so many messages each."""
-    seals, previous, seq, packets = Seals(Macs(EVE), 4), bytes(32), 1, []
+    seals, previous, seq, packets = Seals(Macs(EVE)), bytes(32), 1, []
     for size in sizes:
         contents = [wrap(f"{word} {number}", number > 1, {}) for number in range(seq, seq + size)]
         packets.append(

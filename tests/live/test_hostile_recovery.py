@@ -54,7 +54,7 @@ def test_a_quota_does_not_apply_to_what_was_accepted_before(tmp_path: Path) -> N
 def test_a_contradiction_that_was_not_noticed_does_not_damage_the_store(tmp_path: Path) -> None:
     """Eve's statements displace those that would have shown it; the replay does not have them."""
     ana = Peer(roster("mbcp", 3), 0, tmp_path, own=False, sync=False, signed=True)
-    eve = Seals(Macs(2), 3)
+    eve = Seals(Macs(2))
 
     def sealed(seq: int, body: str, previous: bytes) -> bytes:
         (payload,) = eve.seal(2, seq, [wrap(body, True, {})], previous, in_one_packet=True)
@@ -81,7 +81,7 @@ def test_a_message_on_a_cause_that_only_its_signature_names_does_not_change_what
 ) -> None:
     """The protocol delivers it, and what Ana broadcasts then says so; her application is not given it."""
     ana = Peer(roster("mbcp", 3), 0, tmp_path, own=False, sync=False, signed=True)
-    (payload,) = Seals(Macs(2), 3).seal(2, 1, [wrap("a lie", False, {1: 1})], bytes(32), in_one_packet=True)
+    (payload,) = Seals(Macs(2)).seal(2, 1, [wrap("a lie", False, {1: 1})], bytes(32), in_one_packet=True)
     link = Links(ana.core, Counter()).by_peer[2]
     packet = Mbcp.encode(DependencyPacket(payload, 2, 1, {}))
     link.receive(Packets(1, [packet], CHAIN_START), 0.0, 0)
@@ -107,7 +107,7 @@ def test_what_a_power_failure_may_undo_is_no_evidence(tmp_path: Path) -> None:
         greeting = Greeting(5, "test", "mbcp", [], name, "m0", life, [], 1, 0, CHAIN_START, True)
         links.by_peer[peer].open(greeting, 0.0)
     counts = {0: (1, b"a lie ..")}
-    lie = Row(2, counts, Seals(Macs(2), 3).sign_progress(2, counts))
+    lie = Row(2, counts, Seals(Macs(2)).sign_progress(2, counts))
     links.by_peer[2].receive(Progress([lie]), 0.0, 0)
     ana.core.broadcast("two", 0)
     ana.take_ready(checkpoint=False)

@@ -273,7 +273,7 @@ def test_metrics_cost_the_same_however_many_messages_are_held() -> None:
 
 def test_evidence_without_end_is_not_verified() -> None:
     """Eve signs as many statements as she likes; none contradicts another, and each has to be verified."""
-    ana, seals = Mesh(signed=True).nodes[ANA], Seals(Macs(EVE), 4)
+    ana, seals = Mesh(signed=True).nodes[ANA], Seals(Macs(EVE))
     verified = 0
 
     class CountingMacs(Macs):
@@ -310,7 +310,7 @@ def test_a_lie_about_what_was_delivered_is_answered_to_the_liar_alone() -> None:
     received, sent = 0, dict.fromkeys(links.by_peer, 0)
     for count in range(1, 51):
         counts = dict.fromkeys((ANA, BO, CLEO), (count, b"not so ."))
-        lie = Progress([Row(EVE, counts, Seals(Macs(EVE), 4).sign_progress(EVE, counts))])
+        lie = Progress([Row(EVE, counts, Seals(Macs(EVE)).sign_progress(EVE, counts))])
         received += len(encode(lie))
         links.by_peer[EVE].receive(lie, mesh.now, 0)
         links.gossip(0, 10**18)
@@ -326,7 +326,7 @@ def test_a_proof_is_sent_once_on_each_connection() -> None:
     ana = mesh.nodes[ANA]
     statements = []
     for word in (b"yes", b"no"):
-        seals = Seals(Macs(EVE), 4)
+        seals = Seals(Macs(EVE))
         seals.seal(EVE, 1, [word], bytes(32), in_one_packet=True)
         statements += seals.statements(EVE)
     ana.links.by_peer[EVE].receive(Evidence(EVE, statements), 0.0, 0)

@@ -67,7 +67,7 @@ class Story:
         for number in range(1, seq):
             previous = chain_value(previous, wrap(f"true {number}", number > 1, {}))
         content = wrap(f"{word} {seq}", seq > 1, {})
-        (payload,) = Seals(by, 4).seal(BO, seq, [content], previous, in_one_packet=True)
+        (payload,) = Seals(by).seal(BO, seq, [content], previous, in_one_packet=True)
         return self.ana.core.protocol.encode(DependencyPacket(payload, BO, seq, {}))
 
     def repair(self, packet: bytes) -> None:
@@ -125,7 +125,7 @@ def test_a_relay_that_has_accepted_a_message_with_a_replaced_key_is_not_cut_off(
 def test_what_is_signed_with_a_revoked_key_proves_no_equivocation(story: Story) -> None:
     """Or whoever has stolen a key could have its owner refused for good."""
     story.repair(story.packet(story.bo, 1, "true"))
-    thief = Seals(story.thief, 4)
+    thief = Seals(story.thief)
     for word in (b"yes", b"no"):
         thief.seal(BO, 1, [word], bytes(32), in_one_packet=True)
         Links(story.ana.core, Counter()).by_peer[EVE].receive(Evidence(BO, thief.statements(BO)), 0.0, 0)
@@ -138,6 +138,6 @@ def test_progress_that_is_signed_with_a_revoked_key_frees_nothing(story: Story) 
     story.ana.flush()
     counts = {ANA: (1, core.stability.history[ANA][1][:8])}
     for by, count in ((story.thief, 0), (story.bo, 1)):
-        row = Row(BO, counts, Seals(by, 4).sign_progress(BO, counts))
+        row = Row(BO, counts, Seals(by).sign_progress(BO, counts))
         core.step(ProgressReceived(EVE, [row]))
         assert core.stability.matrix_clock[BO][ANA] == count

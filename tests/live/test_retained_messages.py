@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from driven_cores import ANA, Driven, exchange, founders
 from live_groups import run, until
 from memory_disk import MemoryDisk
 from rooms import room
-from test_changing_core import ANA, Driven, exchange, founders
 
 import antecede
 from antecede.errors import InputError

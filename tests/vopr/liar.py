@@ -85,7 +85,7 @@ class Liar:
         for seq in range(1, last + 1):
             payloads = [wrap(b"a lie", False, {})]
             if world.is_signed and seq == last:
-                seals = Seals(SimulatedKeyring(self.rank), len(world.members))
+                seals = Seals(SimulatedKeyring(self.rank))
                 payloads = seals.seal(rank, seq, payloads, bytes(32), in_one_packet=True)
             sends = protocol.broadcast_all(payloads, 1).sends
             data = protocol.encode(sends[0].packet) if sends else None

@@ -94,7 +94,7 @@ class Core:
         self.is_durable, self.is_traced, self.delivers_own = durable, traced, own
         self.protocol, self.signatures = protocol, signatures
         self.me, self.size, self.partners = protocol.me, protocol.size, protocol.partners()
-        self.seals = Seals(signatures, protocol.size) if signatures is not None else None
+        self.seals = Seals(signatures) if signatures is not None else None
         self.signed_order = SignedOrder(protocol.size) if signatures is not None else None
         self.stability = Stability(protocol, self.seals)
         self.statements = (

@@ -117,5 +117,5 @@ class Receiver:
         core = self._core
         if core.signatures is None:
             return
-        if core.signatures.learn(event.certificate, trusted=core.is_replaying) is not None:
+        if core.signatures.learn(event.certificate, trusted=core.is_replaying):
             core.log(event)

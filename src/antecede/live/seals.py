@@ -15,6 +15,7 @@ and 110 µs), and 97 bytes a packet. The last 256 statements of each origin are 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
@@ -50,8 +51,8 @@ class Signatures(Protocol):
         """Raise if a partner shows certificates of its own, and none of them is valid now."""
         ...
 
-    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
-        """A certificate has arrived; whose it is, if that is news. A `RemoteError` if it proves nothing.
+    def learn(self, certificate: bytes, trusted: bool = False) -> bool:
+        """A certificate has arrived; whether that is news. A `RemoteError` if it proves nothing.
 
         A `trusted` one was verified before a restart. What was signed with it must still be forwarded to
         others, so it may have expired since, or be revoked.
@@ -59,7 +60,7 @@ class Signatures(Protocol):
 
     @property
     def certificates(self) -> list[bytes]:
-        """All that are known, in the order in which they came to be."""
+        """All that are known, in the order in which they came to be; empty where one is forgotten."""
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -131,11 +132,11 @@ def read_statement(origin: int, first: int, payloads: Sequence[bytes]) -> Statem
 class Seals:
     """Seals one member's messages, and verifies those of the others."""
 
-    def __init__(self, signatures: Signatures, size: int) -> None:
+    def __init__(self, signatures: Signatures) -> None:
         self._signatures = signatures
-        self._by_first: list[dict[int, Statement]] = [{} for _ in range(size)]
-        """The last statements of each origin, which do not overlap; the oldest first."""
-        self._firsts: list[list[int]] = [[] for _ in range(size)]
+        self._by_first: defaultdict[int, dict[int, Statement]] = defaultdict(dict)
+        """The last statements of each origin; the oldest first."""
+        self._firsts: defaultdict[int, list[int]] = defaultdict(list)
         """Where they begin, in ascending order."""
         self.key_starts: dict[tuple[int, bytes], KeyStart] = {}
         self.unlogged: list[KeyStart] = []
@@ -154,11 +155,17 @@ class Seals:
             if in_one_packet and seq < first + len(contents) - 1:
                 payloads.append(content + _EMPTY)
                 continue
-            signature = self._signatures.sign(_message_statement(me, start, seq, previous, value))
-            self._remember(me, Statement(start, seq, previous, value, signature))
+            signature = self.sign(me, start, seq, previous, value).signature
             payloads.append(content + previous + signature + _SIGNED)
             start, previous = seq + 1, value
         return payloads
+
+    def sign(self, me: int, first: int, last: int, previous: bytes, value: bytes) -> Statement:
+        """This member's statement on some of its messages."""
+        signature = self._signatures.sign(_message_statement(me, first, last, previous, value))
+        statement = Statement(first, last, previous, value, signature)
+        self._remember(me, statement)
+        return statement
 
     def verify(self, origin: int, first: int, payloads: Sequence[bytes], trusted: bool = False) -> None:
         """Raise a `RemoteError` unless the origin has signed these messages, which came in one packet.
@@ -166,13 +173,22 @@ class Seals:
         `trusted` ones were verified before a restart.
         """
         statement = read_statement(origin, first, payloads)
-        if self._by_first[origin].get(first) == statement:
+        if self.knows(origin, statement):
             return  # it came on another way before
         if not trusted:
-            self._verify_statement(origin, statement)
+            self.verify_statement(origin, statement)
         self.add(origin, statement)
 
-    def _verify_statement(self, origin: int, statement: Statement) -> None:
+    def knows(self, origin: int, statement: Statement) -> bool:
+        """Whether a statement is remembered: then it was verified before."""
+        return self._by_first[origin].get(statement.first) == statement
+
+    def is_signed(self, origin: int, statement: Statement) -> bool:
+        """Whether an origin has signed a statement, with whichever of its keys."""
+        signed = _signed_part(origin, statement)
+        return self._signatures.signer(origin, signed, statement.signature) is not None
+
+    def verify_statement(self, origin: int, statement: Statement) -> None:
         if not 1 <= statement.first <= statement.last < statement.first + MAX_BATCH_MESSAGES:
             raise RemoteError(f"a statement on messages {statement.first} to {statement.last}")
         signed = _signed_part(origin, statement)
@@ -246,6 +262,12 @@ class Seals:
             oldest = next(iter(by_first))
             del by_first[oldest], firsts[bisect_left(firsts, oldest)]
 
+    def forget(self, origin: int) -> None:
+        """Nothing more comes of an origin."""
+        self._by_first.pop(origin, None)
+        self._firsts.pop(origin, None)
+        self.key_starts = {key: start for key, start in self.key_starts.items() if start.member != origin}
+
     def find(self, origin: int, seq: int) -> Statement | None:
         """What is remembered of one message."""
         return next((each for each in self._near(origin, seq, seq) if each.first <= seq <= each.last), None)
@@ -266,9 +288,9 @@ class Seals:
         if len(statements) > MAX_EVIDENCE:
             raise RemoteError(f"{len(statements)} statements; {MAX_EVIDENCE} at most")
         for statement in statements:
-            if self._by_first[origin].get(statement.first) != statement:
+            if not self.knows(origin, statement):
                 try:
-                    self._verify_statement(origin, statement)
+                    self.verify_statement(origin, statement)
                 except RevokedKeyError:
                     continue  # the partner may not know that it is revoked
                 self.add(origin, statement)

@@ -66,6 +66,11 @@ class SiteOrder(Mbcp):
                 del self.causes[peer]
         return DependencyPacket(payload, self.me, seq, sorted_by_peer(named))
 
+    def next_causes(self) -> dict[int, int]:
+        if self.named is None or not self.delivered[self.me]:
+            return super().next_causes()
+        return sorted_by_peer(self.named)
+
 
 class HubMember(ChangingMember, kw_only=True):
     """A member that may have phones."""

@@ -11,6 +11,7 @@ from antecede.membership.packets import (
     FetchReply,
     JoinRequest,
     NobodyHere,
+    SealedWelcome,
     Stream,
     Welcome,
     admitted_stream,
@@ -115,6 +116,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         order = self.order
         stream = admitted_stream(address, MessageId(self.stream, order.delivered[self.stream] + 1))
         counts, known = dict(order.delivered), self._known()
+        statements = self.sealer.statements(counts)
         admission = AdmitMember(stream, address, counts, contact)
         message = self._broadcast(admission, now)
         packets = [entry.packet for entry in self._in_causal_order()]
@@ -139,6 +141,9 @@ class JoiningMember(ReturningMember, kw_only=True):
             authors={stream: dict(counts) for stream, counts in self.authors.items()},
             contacts=dict(self.contacts),
         )
+        if statements:
+            fields = msgspec.structs.asdict(welcome)
+            welcome = SealedWelcome(**fields, statements=statements)
         self._send(address, welcome)
         return self._effects(message)
 
@@ -166,7 +171,9 @@ class JoiningMember(ReturningMember, kw_only=True):
         if (request := self.early_requests.pop(stream, None)) is not None:
             self._on_link_packet(stream, self.decode(request))
         for source, data in self.early.pop(stream, ()):
-            self._receive_messages(source, [self._decode_message(data)], now)
+            packet = self._decode_message(data)
+            if self.sealer.accepts(packet):
+                self._receive_messages(source, [packet], now)
         if is_sponsor or stream == self.stream:
             return
         for packet in owed:
@@ -215,6 +222,8 @@ class JoiningMember(ReturningMember, kw_only=True):
             self._on_disowning(stream, self._broadcast(Disowning(stream), now))
 
     def _on_disowning(self, stream: Stream, message: MessageId) -> None:
+        if self.order.delivered.get(stream) and stream not in self.ends:
+            raise RemoteError("it says that a member never started, and that has broadcast")
         self.changes.append(ViewChange("disown", stream, message))
         if stream not in self.ends:
             self._end(stream, 0)

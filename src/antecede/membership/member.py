@@ -14,6 +14,7 @@ is there. Links must be reliable and FIFO. A driver treats a member like any oth
 
 from __future__ import annotations
 
+import contextlib
 from typing import Self
 
 from antecede.causality import MessageId
@@ -40,6 +41,7 @@ from antecede.membership.packets import (
     decode_content,
     is_sent_directly,
 )
+from antecede.membership.senders import check_sender
 from antecede.membership.state import Phase
 from antecede.membership.view_flooding import UNNUMBERED, LinkRequest, UnnumberedPacket
 from antecede.protocols.base import (
@@ -53,7 +55,7 @@ from antecede.protocols.base import (
     Waiting,
 )
 
-_SIGNED = (ProgressReport, LinkRequest, UnnumberedPacket)
+_NAMING = (ProgressReport, LinkRequest, UnnumberedPacket)
 """Packets that say who has sent them, which the receiver may not know by its address yet."""
 
 
@@ -162,6 +164,9 @@ class ChangingMember(LeavingMember, kw_only=True):
         """A message is delivered by the protocol."""
         if not isinstance(content, ApplicationData):
             self._apply(content, delivery.message, now)
+        elif content.original is not None and content.original.origin in self.addresses:
+            # Whoever brings back what may be lost with a stream has delivered that its member was removed.
+            raise RemoteError("a copy of a message of one that is a member")
         elif self._is_new(content.original):
             message, _ = self._identify(content, delivery.message)
             self.undelivered.append(Delivery(message, content.payload, delivery.causes))
@@ -199,7 +204,10 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._on_welcome(link, packet, now)
             before, self.before_welcome = self.before_welcome, []
             for source, data in before:
-                self._receive_as_member(source, self.decode(data), now)
+                early = self.decode(data)
+                with contextlib.suppress(RemoteError):  # one that lies does not keep out what others sent
+                    if self.sealer.accepts(early):
+                        self._receive_as_member(source, early, now)
         elif self.is_member or self.phase == Phase.LEAVING:
             self._receive_as_member(link, packet, now)
         elif self.phase == Phase.JOINING:
@@ -223,7 +231,8 @@ class ChangingMember(LeavingMember, kw_only=True):
         if isinstance(packet, RemovedNotice):
             self._on_removed_notice(link, packet)
             return
-        source = packet.member if isinstance(packet, _SIGNED) else self.stream_at.get(link)
+        check_sender(self.stream_at, self.addresses, link, packet)
+        source = packet.member if isinstance(packet, _NAMING) else self.stream_at.get(link)
         if source is not None and (source in self.removals.removed or source in self.tombstones):
             end = self.ends.get(source, self.tombstones.get(source))
             if end is not None:

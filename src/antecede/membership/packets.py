@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from antecede.causality import MessageId
+from antecede.membership.sealing import SEALED, is_sealed, split_seal
 from antecede.protocols.base import Packet, RemoteError
 
 Stream = int
@@ -119,10 +120,17 @@ def encode_content(content: Content) -> bytes:
 
 
 def decode_content(payload: bytes) -> Content:
+    if is_sealed(payload):
+        payload, _ = split_seal(payload)
     try:
         return ApplicationData(payload[1:]) if payload[:1] == PLAIN else _decoder.decode(payload[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteError(f"not the content of a message: {error}") from error
+
+
+def is_plain(payload: bytes) -> bool:
+    """Whether a message is one of the application's own, which is in most payloads."""
+    return not payload[0] & ~SEALED if payload else False
 
 
 def is_sent_directly(content: Content) -> bool:
@@ -237,6 +245,20 @@ class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     def payload_bytes(self) -> int:
         return len(self.snapshot)
 
+    def proven(self) -> dict[Stream, bytes]:
+        """What proves the last messages in `delivered`."""
+        return {}
+
+
+class SealedWelcome(Welcome, frozen=True, array_like=True, tag=54):
+    """As `Welcome`, in a group whose messages have seals."""
+
+    statements: dict[Stream, bytes] = msgspec.field(default_factory=dict)
+    """What proves the last messages in `delivered`, as drivers write it."""
+
+    def proven(self) -> dict[Stream, bytes]:
+        return self.statements
+
 
 class FetchRequest(ControlPacket, frozen=True, array_like=True, tag=44):
     """Its sender lacks these messages."""
@@ -298,6 +320,7 @@ MembershipPacket = (
     | JoinRequest
     | HistoryRequest
     | Welcome
+    | SealedWelcome
     | FetchRequest
     | FetchReply
     | NobodyHere

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from antecede.membership.packets import PLAIN, Departure, FetchReply, Stream, decode_content, is_sent_directly
+from antecede.membership.packets import (
+    Departure,
+    FetchReply,
+    Stream,
+    decode_content,
+    is_plain,
+    is_sent_directly,
+)
 from antecede.membership.removing import RemovingMember
 from antecede.membership.view_flooding import LinkReady, LinkRequest
 from antecede.protocols.base import Packet, RemoteError
@@ -11,7 +18,7 @@ from antecede.protocols.base import Packet, RemoteError
 def is_direct(part: Packet) -> bool:
     """Whether a message is one that nobody forwards."""
     payload = part.payloads_by_span()[0][0]
-    return payload[:1] != PLAIN and is_sent_directly(decode_content(payload))
+    return not is_plain(payload) and is_sent_directly(decode_content(payload))
 
 
 class ReceivingMember(RemovingMember, kw_only=True):
@@ -110,7 +117,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
     def _note_last(self, link: int, packet: Packet) -> None:
         """If members do not forward messages, nothing comes of one after its own copy of its last message."""
         (payloads,) = packet.payloads_by_span()
-        if payloads[-1][:1] != PLAIN and isinstance(decode_content(payloads[-1]), Departure):
+        if not is_plain(payloads[-1]) and isinstance(decode_content(payloads[-1]), Departure):
             origin = packet.message_ids()[-1].origin
             # If nobody is known there, its admission is on its way.
             if self.stream_at.get(link, origin) == origin:

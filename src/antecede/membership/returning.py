@@ -27,7 +27,7 @@ class ReturningMember(ReceivingMember, kw_only=True):
         entries: dict[MessageId, BacklogEntry] = {}
         for _, message, data in sorted(delivered):
             content = decode_content(self._payload(message, data))
-            if isinstance(content, ApplicationData):
+            if isinstance(content, ApplicationData) and self._was_delivered(content):
                 original, author = self._identify(content, message)
                 is_lost = content.original is not None  # where it was broadcast first
                 entries[original] = BacklogEntry(original, content.payload, author, is_lost)
@@ -35,6 +35,10 @@ class ReturningMember(ReceivingMember, kw_only=True):
         # One more than it has broadcast: wherever that is lost, this removal is complete.
         awaited = {**self.backlog.awaited, self.stream: self.order.delivered[self.stream] + 1}
         return Backlog(list(entries.values()), self.backlog.admissions | self.admissions, awaited)
+
+    def _was_delivered(self, content: ApplicationData) -> bool:
+        """Whether the application was given a message: not if it is a copy that nobody may send."""
+        return content.original is None or content.original in self.originals
 
     def bring_back(self, backlog: Backlog) -> None:
         """What the former incarnation of this process left; it is brought back when this one is admitted."""

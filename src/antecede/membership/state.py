@@ -20,6 +20,7 @@ from antecede.membership.packets import (
 )
 from antecede.membership.progress import StreamProgress
 from antecede.membership.removal import Removals
+from antecede.membership.sealing import NO_SEALS, Sealer
 from antecede.membership.view_flooding import LinkRequest
 from antecede.protocols.base import (
     Delivery,
@@ -75,7 +76,7 @@ def _decoder(kind: type[MemberState]) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind.packets)
 
 
-class MemberState(Protocol, kw_only=True):
+class MemberState(Protocol, kw_only=True, dict=True):
     """One incarnation of a member. Its address is `me`; `size` is how many addresses there are."""
 
     ordering: ClassVar[type[Any]]
@@ -86,6 +87,8 @@ class MemberState(Protocol, kw_only=True):
     is_changing: ClassVar[bool] = True
     reroutes: ClassVar[bool] = False
     """Whether messages take other ways if a member is suspected."""
+    sealer: ClassVar[Sealer] = NO_SEALS
+    """The driver's; not saved with the member."""
 
     order: Any
     phase: Phase = Phase.MEMBER
@@ -162,6 +165,9 @@ class MemberState(Protocol, kw_only=True):
     """What to send (`Send`), for the effects of the present call."""
     changes: list[ViewChange] = msgspec.field(default_factory=list)
     """What has changed, for the driver to take."""
+
+    def use_sealer(self, sealer: Sealer) -> None:
+        vars(self)["sealer"] = sealer
 
     @property
     def is_member(self) -> bool:
@@ -322,14 +328,24 @@ class MemberState(Protocol, kw_only=True):
     # Sending
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
-        effects = self.order.broadcast(encode_content(content), now)
+        effects = self.order.broadcast(self._seal(content), now)
         self._send_own(effects)
         message: MessageId = effects.message
         return message
 
     def _broadcast_directly(self, content: Content, now: int) -> None:
         """Broadcast what no other member forwards."""
-        self._send_own(self.order.broadcast_directly(encode_content(content), now))
+        # Where it is in no stream, whose it is is known by the link that it comes on.
+        payload = encode_content(content) if self.order.takes_unknown else self._seal(content)
+        self._send_own(self.order.broadcast_directly(payload, now))
+
+    def _seal(self, content: Content) -> bytes:
+        """The payload of this member's next message."""
+        order, payload = self.order, encode_content(content)
+        if self.sealer is NO_SEALS:
+            return payload
+        seq = order.delivered[self.stream] + 1
+        return self.sealer.seal(self.stream, seq, payload, order.next_causes())
 
     def _send_own(self, effects: Effects) -> None:
         packet = next((send.packet for send in effects.sends), None)

@@ -127,6 +127,9 @@ class ViewFlooding(msgspec.Struct):
         packet = FloodPacket(payload, self.me, seq)
         return Effects((Send(tuple(self.outgoing), packet),), message=MessageId(self.me, seq))
 
+    def next_causes(self) -> Counts:
+        return {}
+
     def receive(self, link: Stream, packet: Packet, now: int) -> Effects:
         if not isinstance(packet, FloodPacket):
             raise RemoteError(f"pc has no packets of type {type(packet).__name__} here")

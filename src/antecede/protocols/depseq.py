@@ -46,9 +46,11 @@ class DepSeq(Flat):
     sequences: dict[int, list[Interval]] = msgspec.field(default_factory=dict)
     """For each other peer, the sequence numbers delivered here."""
 
+    def next_causes(self) -> dict[int, list[Interval]]:
+        return {peer: list(intervals) for peer, intervals in sorted_by_peer(self.sequences).items()}
+
     def stamp(self, seq: int, payload: bytes) -> SequencePacket:
-        before = {peer: list(intervals) for peer, intervals in sorted_by_peer(self.sequences).items()}
-        return SequencePacket(payload, self.me, seq, before)
+        return SequencePacket(payload, self.me, seq, self.next_causes())
 
     def on_delivered(self, packet: StampedPacket) -> None:
         """Add this one message: everything that it names was delivered here before it."""

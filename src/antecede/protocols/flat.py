@@ -248,6 +248,10 @@ class Flat(Protocol):
     def stamp(self, seq: int, payload: bytes) -> StampedPacket:
         """The packet of this member's message number `seq`, with its dependencies."""
 
+    @abc.abstractmethod
+    def next_causes(self) -> dict[int, Any]:
+        """What the next message names, for drivers that sign it."""
+
     def on_delivered(self, packet: StampedPacket) -> None:
         """The message in `packet` has just been delivered here."""
 

@@ -50,6 +50,9 @@ class Mbcp(Flat):
     causes: dict[int, int] = msgspec.field(default_factory=dict)
     """The immediate dependencies of the next message."""
 
+    def next_causes(self) -> dict[int, int]:
+        return sorted_by_peer(self.causes)
+
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         causes, self.causes = self.causes, {}
         return DependencyPacket(payload, self.me, seq, sorted_by_peer(causes))

@@ -45,10 +45,12 @@ class Timestamp(Flat):
     def stamp(self, seq: int, payload: bytes) -> ClockPacket | DependencyPacket:
         if not self.is_open:
             return ClockPacket(payload, self.me, list(self.delivered.values()))
+        return DependencyPacket(payload, self.me, seq, self.next_causes())
+
+    def next_causes(self) -> dict[int, int]:
         # A clock of a group that changes has an entry for each peer, not one for each rank.
         left_out = {self.me, *self.unnamed}
-        clock = {peer: n for peer, n in sorted(self.delivered.items()) if n and peer not in left_out}
-        return DependencyPacket(payload, self.me, seq, clock)
+        return {peer: n for peer, n in sorted(self.delivered.items()) if n and peer not in left_out}
 
     def drop_peer(self, peer: int) -> None:
         super().drop_peer(peer)
@@ -69,6 +71,9 @@ class TimestampDiff(Flat):
 
     changed: dict[int, int] = msgspec.field(default_factory=dict)
     """The entries of the clock that changed since the last message."""
+
+    def next_causes(self) -> dict[int, int]:
+        return sorted_by_peer(self.changed)
 
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         changed, self.changed = self.changed, {}

@@ -15,6 +15,7 @@ from antecede.errors import InputError
 from antecede.live.changing import snapshots
 from antecede.live.changing.contact import NONCE_BYTES, Contact
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.digests import DigestExchange, StreamDigests
 from antecede.live.changing.events import (
     AttemptBegun,
     Declined,
@@ -53,6 +54,7 @@ from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, RemoteError
 from vopr.changing.application import Application, Witness
+from vopr.changing.signing import NameKeyring
 from vopr.disk import SimulatedDisk
 from vopr.judge import ViolationError
 from vopr.network import MILLISECOND, End
@@ -97,7 +99,13 @@ class Host:
             self.die("is upgraded")
 
     def create_core(self) -> ChangingCore:
-        return ChangingCore(self.world.kind, self.name)
+        return self.signing(ChangingCore(self.world.kind, self.name))
+
+    def signing(self, core: ChangingCore) -> ChangingCore:
+        """The core, which signs if the group does."""
+        if self.world.is_signed:
+            core.use_signatures(NameKeyring(core))
+        return core
 
     def create_process(self) -> Process:
         return Process(self)
@@ -150,6 +158,7 @@ class Process:
         self._asked_at = -_JOIN_PATIENCE
         world = self.world
         self.core = host.create_core()
+        self.digests = DigestExchange(self.core)
         self.clock = MemberClock(lambda: world.epoch + world.now, lambda: world.now)
 
     def start(self, _: object) -> None:
@@ -374,7 +383,10 @@ class Process:
             self._close(end)
         except RemoteError as error:
             self.world.tell(self.host.name, f"refuses m{end.peer}: {error}")
-            if isinstance(error, ForkError) or self.ends.get(end, (0, None))[1] in self.serving:
+            is_serving = self.ends.get(end, (0, None))[1] in self.serving
+            if (isinstance(error, ForkError) or is_serving) and not self.world.may_refuse(
+                self.rank, end.peer
+            ):
                 raise ViolationError(f"{self.host.name} refuses m{end.peer}: {error}") from error
             end.write([encode(Refusal(str(error)))])
             self._close(end)
@@ -390,10 +402,13 @@ class Process:
             if isinstance(frame, StateFrame):
                 partner.heard_at = now
                 self._take_state(link, frame)
+            elif isinstance(frame, StreamDigests):
+                for evidence in self.digests.compare(link, frame):
+                    partner.send(evidence)
             else:
                 partner.receive(cast("Any", frame), now, time)
-            if link in self.core.rejected:
-                raise ViolationError(f"{self.host.name}: {self.core.rejected[link]}")
+            if (reason := self.core.rejected.pop(link, None)) is not None:
+                raise RemoteError(reason)
         self.application.wake()
 
     def _take_state(self, link: int, frame: StateFrame) -> None:
@@ -443,6 +458,7 @@ class Process:
             self._asked_at = self.world.now
         if link not in self.links:
             self.links[link] = PartnerLink(cast("Any", core), link, Counter())
+            self.links[link].shows_certificates = not greeting.contact.is_phone
         partner, before = self.links[link], self.serving.get(link)
         by_lesser_name = (self.host.name < greeting.contact.name) == end.dialled
         if before is not None:
@@ -454,6 +470,7 @@ class Process:
         self._dialling.discard(link)
         partner.open(cast("Any", greeting), self.world.now * 1e-9, by_lesser_name)
         self._source.open(core.links[link][1])
+        self.digests.open(link)
         if len(frames) > 1:
             self.receive(end, frames[1:])
         return None
@@ -469,6 +486,7 @@ class Process:
         if self.serving.get(link) is end:
             del self.serving[link]
             self.links[link].close()
+            self.digests.close(link)
         elif end.dialled:
             self._dialling.discard(link)
 
@@ -503,6 +521,10 @@ class Process:
             self.leave()  # it had asked for that, and was killed before that was durable
         for link in core.outboxes:
             self.dial(link)
+        addresses = set(core.member.addresses.values()) if core.members else set()
+        members = [each for each in self.serving if core.links.get(each, (0, 0))[1] in addresses]
+        for link, frame in self.digests.due(world.now * 1e-9, members):
+            self.links[link].send(cast("Any", frame))
         self.pump()
         for link, end in list(self.serving.items()):
             if self.links[link].tick(world.now * 1e-9) is not None:

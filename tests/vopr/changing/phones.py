@@ -47,7 +47,7 @@ def short_times() -> Iterator[None]:
 
 class SuperPeerHost(Host):
     def create_core(self) -> ChangingCore:
-        return SuperPeerCore(ChangingFreescale, self.name)
+        return self.signing(SuperPeerCore(ChangingFreescale, self.name))
 
     def create_process(self) -> Process:
         return SuperPeerProcess(self)

@@ -68,6 +68,7 @@ class World:
     def __init__(self, seed: int, is_told: bool = False, protocol: str = ChangingMbcp.name) -> None:
         self.seed, self.is_told = seed, is_told
         self.kind = LIVE[protocol]
+        self.is_signed = bool(seed % 2)
         source = random.Random(seed)
         self.random, self.random_bytes = source.random, source.randbytes
         self.story: list[str] = []
@@ -84,6 +85,8 @@ class World:
         nobody leaves or is removed: who comes back would retain only what follows."""
         self.is_mixed = self.may_mix and seed % 2 == 0 and not self.retains
         """Whether some hosts speak only the first version of the wire format, and are upgraded later."""
+        self.unjudged = 0
+        """Messages of who lies, as bits: others may have different ones in their places, or none."""
         founders = 2 + self.below(4)
         joiners = 1 + self.below(3)
         self.hosts = [Host(self, rank, rank < founders) for rank in range(founders + joiners)]
@@ -180,6 +183,13 @@ class World:
         if host is not None and host.process is not None:
             for _ in range(1 + self.below(4)):
                 host.process.broadcast()
+
+    def is_honest(self, name: str) -> bool:
+        return True
+
+    def may_refuse(self, one: int, other: int) -> bool:
+        """Whether a host may refuse another, while they are connected: not if both are honest."""
+        return False
 
     def active_phones(self) -> list[Host]:
         return []

@@ -19,6 +19,7 @@ from antecede.errors import AntecedeError, InputError, require
 from antecede.live.changing.calling import FIRST_PAUSE, Pauses, dial_afresh
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.digests import DigestExchange, StreamDigests
 from antecede.live.changing.events import Gone, PartnerGone
 from antecede.live.changing.greeting import (
     GoneError,
@@ -77,11 +78,12 @@ class MemberConnections:
         notify: Callable[[str, str, str], None],
         counts: Counter[str],
         suspicions: Suspicions,
+        security: Security,
     ) -> None:
         self._settings, self._core, self._clock = settings, core, clock
         self._stepped, self._heard, self._counts = stepped, heard, counts
         self._notify, self._suspicions = notify, suspicions
-        self._security = Security(settings)
+        self._security = security
         self._greeter = MemberGreeter(core, settings.group)
         self._log = Log(settings.group, settings.me)
         self._links: dict[int, PartnerLink] = {}
@@ -90,6 +92,7 @@ class MemberConnections:
         self._work: dict[int, asyncio.Event] = {}
         self._phone_links = PacedLinks(self._rouse_now)
         self._presence = PresenceTable(core.name, core.is_phone_core)
+        self._digests = DigestExchange(core)
         self._dialling: dict[int, asyncio.Task[None]] = {}
         """By link, who calls."""
         self._pauses = Pauses()
@@ -139,7 +142,7 @@ class MemberConnections:
         """Drop the connections to these members and make none, until the next call: partitions for trials."""
         self._cut_off = frozenset(names)
         for link, wire in list(self._wires.items()):
-            if self._name_of(link) in self._cut_off:
+            if self._core.partner_name(link) in self._cut_off:
                 wire.abort()
 
     @property
@@ -223,6 +226,9 @@ class MemberConnections:
         self._check_proofs()
         for link, update in self._presence.updates(time.monotonic(), self._is_in_group):
             self._links[link].send(cast("Any", update))
+        members = [link for link in self.connected if self._is_in_group(link)]
+        for link, frame in self._digests.due(time.monotonic(), members):
+            self._links[link].send(cast("Any", frame))
         for link, wire in list(self._wires.items()):
             if link not in self._core.links:
                 continue  # it is being closed
@@ -270,7 +276,7 @@ class MemberConnections:
             mine, theirs = (core.since.get(stream, 0) for stream in streams)
             if mine != theirs:
                 return 0.0 if mine > theirs else _NEWCOMER_PAUSE
-        return 0.0 if core.name < self._name_of(link) else 2 * FIRST_PAUSE
+        return 0.0 if core.name < self._core.partner_name(link) else 2 * FIRST_PAUSE
 
     def _is_amiss(self, link: int) -> bool:
         """Whether there is no connection, or one that seems to be broken."""
@@ -279,13 +285,6 @@ class MemberConnections:
     def _is_doubtful(self, link: int) -> bool:
         partner = self._links.get(link)
         return partner is not None and partner.silence_after_packets(time.monotonic()) > _DOUBT_SECONDS
-
-    def _name_of(self, link: int) -> str:
-        theirs = self._core.links[link][1]
-        greeted = self._core.greeted.get(theirs)
-        stream = self._core.member.stream_at.get(theirs)
-        contact = self._core.contact_of(stream) if greeted is None and stream is not None else greeted
-        return contact.name if contact is not None else ""
 
     async def seek(self, where: str, name: str, greeted: Callable[[int], None]) -> None:
         """Call whoever listens at a place, from the current address, and serve the connection; `greeted` is
@@ -426,7 +425,7 @@ class MemberConnections:
 
     def _on_gone(self, wire: Wire, link: int, answer: Gone) -> None:
         """Nobody is at the other end of a link any more."""
-        name = self._name_of(link)
+        name = self._core.partner_name(link)
         self._check_identity(wire, name)
         self._core.step(PartnerGone(link, answer, self._clock.now()))
         self._log.info("%s is no partner any more", name, extra={"peer": name})
@@ -540,6 +539,7 @@ class MemberConnections:
             self._lost.discard(link)
             self._pauses.sign_of_life()
         self._presence.open(link, greeting.contact.name if greeting.contact.is_phone else None)
+        self._digests.open(link)
         partner.open(cast("Any", greeting), time.monotonic(), by_lesser_name)
         self.states.open(link)
         self._log.info("connected to %s", greeting.contact.label, extra={"peer": greeting.contact.name})
@@ -563,6 +563,7 @@ class MemberConnections:
                 partner.close()
                 self.states.close(link)
                 self._presence.close(link)
+                self._digests.close(link)
                 self._core.touched.add(link)
                 self._log.info("lost %s", greeting.contact.label, extra={"peer": greeting.contact.name})
                 self._counts["lost"] += 1
@@ -572,6 +573,7 @@ class MemberConnections:
 
     def _create_link(self, link: int, contact: Contact) -> PartnerLink:
         partner = PartnerLink(cast("Any", self._core), link, self._counts)
+        partner.shows_certificates = not contact.is_phone
         if contact.is_phone or self._core.is_phone_core:
             # A phone looks for another super peer when this one is silent.
             partner.heartbeat_seconds, partner.silence_seconds = _PHONE_HEARTBEAT, _PHONE_SILENCE
@@ -610,6 +612,10 @@ class MemberConnections:
                 partner.heard_at = time.monotonic()
                 if (request := await self.states.receive(link, frame)) is not None:
                     partner.send(cast("Any", request))
+            elif isinstance(frame, StreamDigests):
+                partner.heard_at = time.monotonic()
+                for evidence in self._digests.compare(link, frame):
+                    partner.send(evidence)
             else:
                 partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())
             if link in core.links:

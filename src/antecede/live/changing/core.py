@@ -34,6 +34,7 @@ from antecede.live.changing.events import (
     RemoveAsked,
     Reported,
     RoutesChanged,
+    Signed,
     Sponsored,
     Started,
     TransferBegun,
@@ -42,13 +43,17 @@ from antecede.live.changing.history import HistoryBatch
 from antecede.live.changing.recovery import take_checkpoint
 from antecede.live.changing.report_deltas import ReportRequest, apply_delta, decode, is_ours
 from antecede.live.changing.reporting import ReportSchedule
+from antecede.live.changing.seals import LiarLinks, StreamSeals, StreamSignatures
 from antecede.live.envelope import PHONE_ORIGINS, Body, wrap
 from antecede.live.events import (
     AckReceived,
     Broadcast,
+    CertificateLearned,
     Delivered,
     DeliveryAcked,
+    Equivocated,
     Event,
+    KeyStarted,
     LogRecord,
     Opened,
     PacketReceived,
@@ -58,6 +63,7 @@ from antecede.live.events import (
 )
 from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
+from antecede.live.seals import RevokedKeyError
 from antecede.live.trace_rows import (
     ADMIT,
     CLOSE,
@@ -70,7 +76,7 @@ from antecede.live.trace_rows import (
     TraceRow,
 )
 from antecede.live.transport.frames import Packets
-from antecede.live.transport.outbox import chain
+from antecede.live.transport.outbox import chain, is_skipped, skip
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import ProgressReport
 from antecede.membership.state import Phase, ViewChange
@@ -79,6 +85,8 @@ from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
 _CHANGES = {"admit": ADMIT, "leave": LEAVE, "remove": REMOVE, "disown": REMOVE, "close": CLOSE}
 """The kinds of rows for changes. Who is disowned never began, and is removed."""
 _MANY_NAMES = 1_024
+_MANY_MEMBERS = 1 << 63
+"""No bound of the ids of streams, nor of the certificates that a member may show."""
 _NOT_IN_GROUP = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
 
@@ -99,6 +107,9 @@ class ChangingCore(BackfillCore):
     ) -> None:
         super().__init__(kind, name)
         self.is_durable, self.delivers_own, self.is_traced = durable, own, traced
+        self.sealing: StreamSeals = StreamSeals(self)
+        self.statements = self.receiver = self.sealing
+        self.equivocators = LiarLinks(self)
         self.trace = TraceBuffer(0 if durable else sys.maxsize)
         self.trace_names: list[str] = []
         """The labels of the members in rows of the trace, which name them by their places here."""
@@ -153,7 +164,16 @@ class ChangingCore(BackfillCore):
             Unparked: self._on_unparked,
             Opened: self._on_opened,
             PartnerMet: self._on_partner_met,
+            Signed: self.sealing.on_signed,
+            KeyStarted: self.sealing.on_key_started,
+            CertificateLearned: self._on_certificate,
+            Equivocated: self._on_equivocated,
         }
+
+    def use_signatures(self, signatures: StreamSignatures) -> None:
+        """Sign what this process broadcasts, and accept only what others have signed."""
+        self.signatures, self.size = signatures, _MANY_MEMBERS
+        self.sealing.use(signatures)
 
     # What a driver calls
 
@@ -192,7 +212,7 @@ class ChangingCore(BackfillCore):
             self.resume_trace([], self.trace.first, [])
         ready = Ready(
             number=self._next_number,
-            records=() if checkpoint else self._records,
+            records=() if checkpoint else [*self.sealing.take_unlogged(self.time), *self._records],
             checkpoint=take_checkpoint(self) if checkpoint else None,
             packets={
                 link: Packets(self.sent[link] - len(bodies) + 1, bodies)
@@ -209,6 +229,7 @@ class ChangingCore(BackfillCore):
             self._logged_polls = self.polls
             self.reported.clear()
             self._saved = self.replayed - ({self.address} if self.has_backfill else set())
+            self.sealing.take_unlogged(self.time)  # they are in it
         self._records, self.packets, self.arrivals = [], {}, set()
         self._next_number += self.is_durable
         return ready
@@ -282,16 +303,21 @@ class ChangingCore(BackfillCore):
                 return  # a duplicate
             raise RemoteError(f"packet {number} came after packet {before}")
         value = chain(self.received_chain[link], event.data)
+        if is_skipped(event.data):
+            self._log(event)
+            self._note_packet(link, number, value)
+            return
         packet = self._decode(link, event.data)
-        self.check_packet(link, packet)
+        try:
+            self.check_packet(link, packet, now)
+        except RevokedKeyError:
+            # Whoever passes it on has accepted it before it knew. It is recorded without its messages.
+            self.step(PacketReceived(link, number, skip(value), now))
+            return
         self.check_welcome(link, packet)
         self._log(event)
         self._note_request(link, packet)
-        self.received[link], self.received_chain[link] = number, value
-        if self.is_durable:
-            self.arrivals.add(link)
-        else:
-            self.durably_received[link], self.durable_chain[link] = number, value
+        self._note_packet(link, number, value)
         if isinstance(packet, ReportRequest):
             self.reports.is_asked = True
             return
@@ -326,16 +352,34 @@ class ChangingCore(BackfillCore):
             return packet
         return apply_delta(self.reports_heard.get(link), packet)
 
-    def check_packet(self, link: int, packet: Packet) -> None:
+    def _note_packet(self, link: int, number: int, value: bytes) -> None:
+        self.received[link], self.received_chain[link] = number, value
+        if self.is_durable:
+            self.arrivals.add(link)
+        else:
+            self.durably_received[link], self.durable_chain[link] = number, value
+
+    def check_packet(self, link: int, packet: Packet, now: int) -> None:
         """Raise a `RemoteError` if who is at the other end may not send that."""
         if packet.since > self.speaks:
             raise RemoteError(
                 f"it sends a {type(packet).__name__} of version {packet.since} of the wire format, "
                 f"and {self.name} speaks {self.speaks}"
             )
+        self.sealing.check(link, packet, now)
+
+    def _on_certificate(self, event: CertificateLearned) -> None:
+        if self.sealing.learn(event.certificate):
+            self._log(event)
+
+    def _on_equivocated(self, event: Equivocated) -> None:
+        self._log(event)
+        self.sealing.liars[event.origin] = event.statements
 
     def _on_opened(self, event: Opened) -> None:
         self._log(event)
+        for record in self.sealing.own_certificates(event.time):
+            self._log(record)
         self.lineage = extend_lineage(self.lineage, event.id, self.broadcasts)
         self.speaks = event.speaks
         for member in self.members.values():
@@ -490,6 +534,8 @@ class ChangingCore(BackfillCore):
             self.link_to_view(member)
             self.touched.update(self.received)
         if member.me == self.address:
+            if changes or member.forgets != self.forgets:
+                self.sealing.follow(member)
             self.drop_links_of_forgotten(member)
             if self.transfers or self.wants_history:
                 self._forget_requests(member)

@@ -171,6 +171,16 @@ class Aged(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
     time: int
 
 
+class Signed(msgspec.Struct, frozen=True, array_like=True, tag=60, gc=False):
+    """Only in the log: this process's signature on a message that follows from a later record. Its key may be
+    another one when that is repeated."""
+
+    stream: int
+    seq: int
+    signature: bytes
+    time: int
+
+
 MembershipRecord = (
     Founded
     | AttemptBegun
@@ -191,4 +201,5 @@ MembershipRecord = (
     | PartnerGone
     | Dropped
     | Aged
+    | Signed
 )

@@ -13,12 +13,22 @@ import msgspec
 
 from antecede.live.changing.contact import Contact, validated
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.digests import StreamDigests
 from antecede.live.changing.events import Gone
 from antecede.live.changing.presence import PresenceUpdate
 from antecede.live.changing.transfer import StateFrame
 from antecede.live.events import Incarnation, PartnerMet
 from antecede.live.lineage import forked_at
-from antecede.live.transport.frames import Ack, Heartbeat, Nack, Packets, Pause, Refusal
+from antecede.live.transport.frames import (
+    Ack,
+    Certificates,
+    Evidence,
+    Heartbeat,
+    Nack,
+    Packets,
+    Pause,
+    Refusal,
+)
 from antecede.live.transport.greeter import Greeter, StaleGreetingError, fork_text
 from antecede.live.transport.outbox import CHAIN_START, ForkError
 from antecede.live.versions import describe_unshared, greatest_shared
@@ -45,6 +55,8 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """From a phone that has no certificate: what proves its name."""
     acked: int = 0
     """How many packets of its sender were acknowledged."""
+    signed: bool = False
+    """Whether its sender, if it is no phone, signs its messages, and requires that all do."""
 
     @property
     def me(self) -> str:
@@ -89,6 +101,9 @@ MemberFrame = (
     | MemberGreeting
     | Gone
     | PresenceUpdate
+    | StreamDigests
+    | Certificates
+    | Evidence
     | Refusal
     | Packets
     | Ack
@@ -151,6 +166,7 @@ class MemberGreeter(Greeter):
             CHAIN_START if link is None else core.durable_chain[link],
             token,
             0 if link is None else core.outboxes[link].acked,
+            core.sealing.is_on,
         )
 
     def answer(self, inquiry: Inquiry) -> InquiryReply:
@@ -189,6 +205,11 @@ class MemberGreeter(Greeter):
             raise RemoteError(f"it is of group '{greeting.group}', {core.name} of '{self._group}'")
         self._check_protocol(greeting.protocol)
         validated(contact)
+        if greeting.signed != core.sealing.is_on and not contact.is_phone and not core.is_phone_core:
+            whose, other = ("it", core.name) if greeting.signed else (core.name, "it")
+            raise RemoteError(f"{whose} requires that messages are signed, and {other} does not sign")
+        if core.members:
+            core.sealing.check_honest(core.member.stream_at.get(contact.address))
         if not greeting.you and core.phase != Phase.MEMBER:
             raise RemoteError(f"{core.name} is not a member")
         mine = greeting.you or core.address

@@ -49,6 +49,8 @@ from antecede.live.group import Group, State
 from antecede.live.messages import HeldMessage, MessageId
 from antecede.live.operations import control
 from antecede.live.operations.trace import NodeTrace
+from antecede.live.security.identity import Security
+from antecede.live.security.signing import StreamKeyring
 from antecede.live.settings import Member, Settings
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
@@ -85,7 +87,13 @@ class DynamicGroup(Group):
         clock: Clock | None = None,
     ) -> None:
         settings.validate_changing()
+        self._security = Security(settings)
         core = self._create_core(settings)
+        if self._security.is_on and settings.sign and not core.is_phone_core:
+            sealing = core.sealing
+            core.use_signatures(
+                StreamKeyring(self._security, settings.group, settings.me, sealing.name_of, core.partner_name)
+            )
         labels = core.labels
         super().__init__(settings, core, labels, clock)
         self._restore_state = restore
@@ -147,6 +155,7 @@ class DynamicGroup(Group):
             self._notify,
             self.counts,
             self._suspicions,
+            self._security,
         )
 
     async def _open(self) -> None:
@@ -541,6 +550,20 @@ class DynamicGroup(Group):
         """Whether the application waits until others are known to have delivered something."""
         return self._state == "draining" or self._retained > self._away.limit // 2
 
+    def _report_liars(self) -> None:
+        """Of members that have signed two messages under one id."""
+        liars = self._core.sealing.liars
+        for key in self._problems.keys("forked") - {("forked", stream) for stream in liars}:
+            self._problems.end(key)  # it was removed, and is forgotten
+        for stream, proof in liars.items():
+            name = self._names[stream]
+            text = (
+                f"{name} has signed different messages under the same ids, from {name}:{proof[-1].first} on: "
+                "two copies of its store are in use, or it lies; it is refused, and is to be removed"
+            )
+            if self._problems.begin(("forked", stream), "forked", name, text):
+                self._notify("forked", name, text)
+
     def _on_tick(self) -> None:
         core, now = self._core, self._clock.now()
         if core.members:
@@ -551,6 +574,7 @@ class DynamicGroup(Group):
             core.tidy(now, self._forget_after)
             self._watch.check()
             core.route_around(self._suspicions.suspected, now)
+            self._report_liars()
             self._note_held()
             if isinstance(core, SuperPeerCore) and core.phase == Phase.MEMBER:
                 self._look_after_phones(core)

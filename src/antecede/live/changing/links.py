@@ -20,7 +20,9 @@ class Presence:
 class LinkTable:
     """Links, by number in the order of their creation, which a replay repeats. No number is used again."""
 
-    signatures = statements = seals = None
+    signatures: Any = None
+    statements: Any = None
+    seals = None
     size = 0
 
     def __init__(self) -> None:
@@ -36,7 +38,8 @@ class LinkTable:
         self.durable_chain: dict[int, bytes] = {}
         self.lineage: list[Incarnation] = []
         self.partner_lineages: dict[int, list[Incarnation]] = {}
-        self.equivocators: dict[int, Any] = {}
+        self.equivocators: Any = {}
+        """Links to members that are proven to lie."""
         self.rejected: dict[int, str] = {}
         """Links on which something came that no correct member sends, and what."""
         self.stability = Presence()

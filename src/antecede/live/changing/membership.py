@@ -34,6 +34,7 @@ from antecede.live.changing.snapshots import encode_inline, inline_snapshot
 from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import HistoryRequest, NobodyHere, ProgressReport, Stream
+from antecede.membership.sealing import NO_SEALS, Sealer
 from antecede.membership.state import Phase
 from antecede.protocols.base import Effects, LocalError, RemoteError, Send
 
@@ -75,6 +76,8 @@ class MemberQueue(ApplicationQueue):
 
 class MembershipCore(LinkTable, abc.ABC):
     """The part of a core that concerns members."""
+
+    sealing: Sealer = NO_SEALS
 
     def __init__(self, kind: type[ChangingMember], name: str) -> None:
         super().__init__()
@@ -149,6 +152,13 @@ class MembershipCore(LinkTable, abc.ABC):
             return decode_contact(data) if data else None
         except RemoteError:
             return None
+
+    def partner_name(self, link: int) -> str:
+        """The name at the other end of a link; empty if it is not known."""
+        theirs = self.links[link][1]
+        greeted, stream = self.greeted.get(theirs), self.member.stream_at.get(theirs)
+        contact = self.contact_of(stream) if greeted is None and stream is not None else greeted
+        return contact.name if contact is not None else ""
 
     def label(self, stream: Stream) -> str:
         """What applications call an incarnation."""
@@ -252,6 +262,7 @@ class MembershipCore(LinkTable, abc.ABC):
         me = [each.name for each in founders].index(self.name)
         member = self.kind.founder(me, [each.address for each in founders], 0)
         member.forwards = event.forwards
+        member.use_sealer(self.sealing)
         member.contacts = {stream: encode_contact(each) for stream, each in enumerate(founders)}
         member.speaks = self.speaks
         self.members[member.me] = member
@@ -267,6 +278,7 @@ class MembershipCore(LinkTable, abc.ABC):
         fresh = self.create_outsider(contact.address)
         fresh.forwards = event.forwards
         fresh.speaks = self.speaks
+        fresh.use_sealer(self.sealing)
         if before is not None and before.phase == Phase.REMOVED:
             fresh.bring_back(before.make_backlog())
         elif before is not None:

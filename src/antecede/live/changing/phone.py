@@ -217,7 +217,7 @@ class PhoneCore(ChangingCore):
         follows = bool(self.causes) and place is not None and self.last_broadcast.origin == place.peer.me
         return wrap(body, follows, None, self.name)
 
-    def check_packet(self, link: int, packet: Packet) -> None:
-        super().check_packet(link, packet)
+    def check_packet(self, link: int, packet: Packet, now: int) -> None:
+        super().check_packet(link, packet, now)
         if not isinstance(packet, _TO_PHONES):
             raise RemoteError(f"it sends a {type(packet).__name__} to a phone")

@@ -11,6 +11,7 @@ from antecede.causality import MessageId
 from antecede.errors import AntecedeError, InputError
 from antecede.live.application import ParkedDelivery
 from antecede.live.changing.contact import Contact
+from antecede.live.changing.seals import SealState
 from antecede.live.changing.snapshots import SnapshotTransfer
 from antecede.live.events import Delivered, Incarnation
 from antecede.live.ready import send_and_advance
@@ -65,6 +66,7 @@ class ChangingCoreState(msgspec.Struct):
     trace_names: list[str] = []
     speaks: int = 1
     causes: dict[int, int] = {}
+    seals: SealState = msgspec.field(default_factory=SealState)
 
 
 def take_checkpoint(core: ChangingCore) -> Checkpoint:
@@ -108,6 +110,7 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         counts_before=core.counts_before,
         transfers=core.transfers,
         wants_history=core.wants_history,
+        seals=core.sealing.save(),
     )
     rows = core.trace.rows.copy()
     return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core), core.trace.first, rows)
@@ -155,6 +158,7 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
     if ready.history is not None:
         ready.history.write()
     send_and_advance(cast("Any", core), ready)
+    core.sealing.end_replay()
     core.is_replaying = False
     core.dropped.clear()
     queue = core.application
@@ -193,7 +197,10 @@ def _deliverable(core: ChangingCore) -> int:
 
 def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPacket]) -> None:
     core.members = {address: core.kind.restore(saved) for address, saved in state.members.items()}
+    for member in core.members.values():
+        member.use_sealer(core.sealing)
     core.address, core.identities, core.greeted = state.address, state.identities, state.greeted
+    core.sealing.load(state.seals)
     for link, (mine, theirs) in state.links.items():
         core.resume_link(link, mine, theirs)
     core.next_link, core.strangers, core.void = state.next_link, state.strangers, state.void

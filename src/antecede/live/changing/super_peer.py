@@ -93,8 +93,8 @@ class SuperPeerCore(ChangingCore):
 
     # Receiving
 
-    def check_packet(self, link: int, packet: Packet) -> None:
-        super().check_packet(link, packet)
+    def check_packet(self, link: int, packet: Packet, now: int) -> None:
+        super().check_packet(link, packet, now)
         if not self.is_phone(link):
             if isinstance(packet, _OF_SITES):
                 raise RemoteError(f"it sends a {type(packet).__name__}, and is no phone")

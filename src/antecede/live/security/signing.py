@@ -11,6 +11,7 @@ When that was cannot be known: a revoked key counts until its member is heard wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from antecede.errors import require
@@ -29,53 +30,65 @@ def create_keyring(security: Security, settings: Settings, names: list[str]) -> 
 
 
 class Keyring:
-    """This member's signing key and everybody's certificates, by rank."""
+    """This member's signing key and everybody's certificates, by name; members are numbered by rank."""
 
     def __init__(self, security: Security, group: str, names: list[str], me: int) -> None:
         self._security, self._group, self._names = security, group, names
-        self._context = group.encode() + b"\0"
-        self._me = me
-        self._keys: dict[int, dict[bytes, Any]] = {}
+        self._context = self._context_of(group)
+        self._me = names[me]
+        self._keys: dict[str, dict[bytes, Any]] = {}
         """By their raw bytes; several of one member, if its key was replaced."""
-        self._serials: dict[tuple[int, bytes], set[str]] = {}
+        self._serials: dict[tuple[str, bytes], set[str]] = {}
         """The serial numbers of the certificates of each key."""
-        self._positions: dict[tuple[int, bytes], int] = {}
+        self._positions: dict[tuple[str, bytes], int] = {}
         """Of the certificates of keys."""
         self.certificates: list[bytes] = []
         """In DER, all that are known, in the order in which they came to be."""
         self._invalid_signature: Any = require("cryptography.exceptions", "live").InvalidSignature
         self._x509: Any = require("cryptography.x509", "live")
-        self._learn_own(me)
+        self._learn_own()
 
-    def _learn_own(self, me: int) -> None:
+    def _context_of(self, group: str) -> bytes:
+        """What precedes all that is signed, so that it counts in this group only."""
+        return group.encode() + b"\0"
+
+    def _name_of(self, member: int) -> str:
+        return self._names[member]
+
+    def _partner_name(self, partner: int) -> str:
+        return self._names[partner]
+
+    def _check_holder(self, name: str) -> None:
+        if name not in self._names:
+            raise RemoteError(f"a signing certificate of {name}, who is not in this group")
+
+    def _learn_own(self) -> None:
         try:
             self.learn(self._security.signing_certificate)
         except RemoteError:
             # Others will refuse it, and this member has been warned; it starts nevertheless.
-            self._add(me, self._security.signing_key.public_key(), self._security.signing_certificate)
+            self._add(self._me, self._security.signing_key.public_key(), self._security.signing_certificate)
 
-    def learn(self, certificate: bytes, trusted: bool = False) -> int | None:
-        """A certificate has arrived; whose it is, if that is news. A `RemoteError` if it proves nothing."""
+    def learn(self, certificate: bytes, trusted: bool = False) -> bool:
+        """A certificate has arrived; whether that is news. A `RemoteError` if it proves nothing."""
         if certificate in self.certificates:
-            return None
+            return False
         if len(certificate) > MAX_CERTIFICATE_BYTES:
             raise RemoteError(f"a certificate of {len(certificate)} bytes; {MAX_CERTIFICATE_BYTES} at most")
         holder, key = self._security.verify_signing_certificate(certificate, trusted, is_current=False)
-        if holder.name not in self._names:
-            raise RemoteError(f"a signing certificate of {holder.name}, who is not in this group")
-        member = self._names.index(holder.name)
-        self._add(member, key, certificate)
-        return member
+        self._check_holder(holder.name)
+        self._add(holder.name, key, certificate)
+        return True
 
-    def _add(self, member: int, key: Any, certificate: bytes) -> None:
+    def _add(self, name: str, key: Any, certificate: bytes) -> None:
         raw = key.public_bytes_raw()
-        self._serials.setdefault((member, raw), set()).add(self._serial_of(certificate))
-        if (position := self._positions.get((member, raw))) is not None:
+        self._serials.setdefault((name, raw), set()).add(self._serial_of(certificate))
+        if (position := self._positions.get((name, raw))) is not None:
             # With a shared secret each start issues a certificate for the same key: only the latest is kept.
             self.certificates[position] = certificate
             return
-        self._positions[member, raw] = len(self.certificates)
-        self._keys.setdefault(member, {})[raw] = key
+        self._positions[name, raw] = len(self.certificates)
+        self._keys.setdefault(name, {})[raw] = key
         self.certificates.append(certificate)
 
     def _serial_of(self, certificate: bytes) -> str:
@@ -90,7 +103,7 @@ class Keyring:
                 holder, _ = self._security.verify_signing_certificate(certificate, is_known, is_current=False)
             except RemoteError:
                 continue  # of another authority, perhaps from before the group's was replaced
-            if holder.name == self._names[member]:
+            if holder.name == self._partner_name(member):
                 try:
                     self._security.verify_signing_certificate(certificate)
                     return
@@ -101,15 +114,16 @@ class Keyring:
 
     def sign(self, statement: bytes) -> bytes:
         if self._security.signing_certificate not in self.certificates:
-            self._learn_own(self._me)  # it was renewed
+            self._learn_own()  # it was renewed
         signature: bytes = self._security.signing_key.sign(self._context + statement)
         return signature
 
     def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
         """The key of the member with which this was signed; None if with none of those that are known."""
-        keys = self._keys.get(member)
+        name = self._name_of(member)
+        keys = self._keys.get(name)
         if keys is None:
-            raise RemoteError(f"a message of {self._names[member]}, whose signing certificate is not known")
+            raise RemoteError(f"a message of {name}, whose signing certificate is not known")
         for raw, key in reversed(keys.items()):
             if self._is_by(key, statement, signature):
                 return raw
@@ -117,8 +131,8 @@ class Keyring:
 
     def is_revoked(self, member: int, key: bytes) -> bool:
         """Whether a key was revoked: all certificates of it that are known."""
-        name = self._names[member]
-        serials = self._serials.get((member, key), ())
+        name = self._name_of(member)
+        serials = self._serials.get((name, key), ())
         return all(self._security.is_revoked(name, serial) for serial in serials)
 
     def _is_by(self, key: Any, statement: bytes, signature: bytes) -> bool:
@@ -127,3 +141,39 @@ class Keyring:
         except self._invalid_signature:
             return False
         return True
+
+
+class StreamKeyring(Keyring):
+    """The same for a group that changes: members are numbered by stream, partners by link, and whoever has a
+    certificate of the group's authority may become a member."""
+
+    def __init__(
+        self,
+        security: Security,
+        group: str,
+        me: str,
+        name_of: Callable[[int], str],
+        partner_name: Callable[[int], str],
+    ) -> None:
+        self._name_of_stream, self._name_of_partner = name_of, partner_name
+        super().__init__(security, group, [me], 0)
+
+    def _context_of(self, group: str) -> bytes:
+        # What a founder has signed as the member of a fixed list with its number does not count here.
+        return group.encode() + b"\0streams\0"
+
+    def _name_of(self, member: int) -> str:
+        return self._name_of_stream(member)
+
+    def _partner_name(self, partner: int) -> str:
+        return self._name_of_partner(partner)
+
+    def _check_holder(self, name: str) -> None:
+        """Anybody's may be needed."""
+
+    def forget(self, name: str) -> None:
+        """A name is that of no stream any more. Should it come back, it shows its certificate again."""
+        if name != self._me:
+            for raw in self._keys.pop(name, {}):
+                self._serials.pop((name, raw), None)
+                self.certificates[self._positions.pop((name, raw))] = b""

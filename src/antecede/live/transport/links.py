@@ -87,6 +87,8 @@ class PartnerLink:
         self.heartbeat_seconds, self.silence_seconds = HEARTBEAT_SECONDS, SILENCE_SECONDS
         self._reset(0, 0.0)
         self._may_reply_at = float("-inf")
+        self.shows_certificates = True
+        """Whether the partner verifies signatures; phones of groups that change do not."""
         self.ack_seconds = 0.0
         """The least time between two acks; far less than after which packets are sent again."""
         self._evidence_room, self._evidence_at = _EVIDENCE_AT_ONCE, 0.0
@@ -220,7 +222,7 @@ class PartnerLink:
         if signatures is None or len(signatures.certificates) == self._certified:
             return []
         new, self._certified = signatures.certificates[self._certified :], len(signatures.certificates)
-        return [Certificates(new)]
+        return [Certificates(list(filter(None, new)))] if self.shows_certificates else []
 
     def _rewind(self, now: float) -> None:
         """Go back to packets that were lost: the partner says so, or has acknowledged none for a while."""

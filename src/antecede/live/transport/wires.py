@@ -83,7 +83,12 @@ class TcpWire:
     async def start_tls(self, context: ssl.SSLContext) -> None:
         """Ask whoever called for a certificate. asyncio's own TLS server would hide why a handshake
         failed."""
-        await self._writer.start_tls(context)
+        before = self._writer.transport
+        try:
+            await self._writer.start_tls(context)
+        except AttributeError as error:  # the connection ended meanwhile, and asyncio has no transport for it
+            before.abort()
+            raise ConnectionResetError("the connection ended during the handshake") from error
 
     def info(self, what: str) -> Any:
         return self._writer.get_extra_info(what)
@@ -112,7 +117,8 @@ class TcpWire:
             self._writer.close()
 
     def abort(self) -> None:
-        self._writer.transport.abort()
+        if self._writer.transport is not None:
+            self._writer.transport.abort()
 
 
 class WebWire:
