@@ -55,6 +55,7 @@ from antecede.membership.state import Phase
 from antecede.membership.view_flooding import UnnumberedPacket
 from antecede.protocols.base import Packet, RemoteError
 from antecede.protocols.flat import SequencePacket
+from antecede.protocols.vcube import Bundle
 
 if TYPE_CHECKING:
     from antecede.live.changing.core import ChangingCore
@@ -457,7 +458,7 @@ def _messages(member: ChangingMember, packet: Packet) -> Iterator[tuple[MessageI
         for data in packet.messages:
             yield from _messages(member, member.decode(data))
     elif not isinstance(packet, (ControlPacket, UnnumberedPacket, *member.order.control_packets)):
-        for part in member.order.parts(packet):
+        for part in packet.messages if isinstance(packet, Bundle) else [packet]:
             causes: Causes = part.before if isinstance(part, SequencePacket) else getattr(part, "causes", {})
             for (origin, first, _), payloads in zip(part.spans(), part.payloads_by_span(), strict=True):
                 for seq, payload in enumerate(payloads, first):
