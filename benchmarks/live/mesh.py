@@ -2,7 +2,7 @@
 that may change.
 
     python benchmarks/live/mesh.py [--sizes 8,50] [--kinds fixed,changing] [--rate 10] [--seconds 20]
-                                   [--processes 1] [--parts] [--save]
+                                   [--protocols mbcp] [--processes 1] [--parts] [--save]
 
 All members are in one process, or in a few, and talk over sockets of the loopback interface, without stores
 and without encryption. Members broadcast 8 bytes in turns, `--rate` messages a second over the group.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -42,6 +43,7 @@ class Plan(msgspec.Struct):
     """One group, and what it does."""
 
     kind: str
+    protocol: str
     size: int
     rate: float
     seconds: float
@@ -82,6 +84,7 @@ def _count_parts(frame: bytes) -> None:
 def join_member(plan: Plan, me: int) -> Any:
     places = [f"m{each:03}@127.0.0.1:{FIRST_PORT + each}" for each in range(plan.size)]
     options: dict[str, Any] = {"me": f"m{me:03}", "listen": f"127.0.0.1:{FIRST_PORT + me}", "insecure": True}
+    options["protocol"] = plan.protocol
     if plan.kind == "fixed":
         return join("mesh", peers=[each for rank, each in enumerate(places) if rank != me], **options)
     return join("mesh", founders=places, **options)
@@ -146,6 +149,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     names = sorted({name for each in found for name in each if name.startswith("written ")})
     row: dict[str, Any] = {
         "kind": plan.kind,
+        "protocol": plan.protocol,
         "members": plan.size,
         "rate": plan.rate,
         "messages": messages,
@@ -165,6 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--sizes", default="8,50")
     parser.add_argument("--kinds", default="fixed,changing")
+    parser.add_argument("--protocols", default="mbcp")
     parser.add_argument("--rate", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rest", type=float, default=2.0)
@@ -174,9 +179,16 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for size in map(int, options.sizes.split(",")):
-        for kind in options.kinds.split(","):
+        for kind, protocol in itertools.product(options.kinds.split(","), options.protocols.split(",")):
             plan = Plan(
-                kind, size, options.rate, options.seconds, options.rest, options.processes, options.parts
+                kind,
+                protocol,
+                size,
+                options.rate,
+                options.seconds,
+                options.rest,
+                options.processes,
+                options.parts,
             )
             rows.append(measure(plan))
             print(json.dumps(rows[-1]), flush=True)

@@ -25,8 +25,8 @@ class ChurnWorld(World):
 
     may_mix = False
 
-    def __init__(self, joins: int) -> None:
-        super().__init__(joins)
+    def __init__(self, joins: int, protocol: str = "mbcp") -> None:
+        super().__init__(joins, protocol=protocol)
         self.hosts = [Host(self, rank, True) for rank in range(_FOUNDERS)]
         self.founders = list(self.hosts)
         self.returning = Host(self, _FOUNDERS, False)

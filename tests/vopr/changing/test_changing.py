@@ -72,9 +72,10 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     assert execute(found, protocol="mbcp").violation is None
 
 
-def test_nothing_grows_with_members_that_come_and_go() -> None:
+@pytest.mark.parametrize(("protocol", "joins"), [("mbcp", 60), ("vcube-agg", 20), ("pc", 20)])
+def test_nothing_grows_with_members_that_come_and_go(protocol: str, joins: int) -> None:
     """Some are new, one comes again with its store; each broadcasts, and so do those who stay."""
-    churn = ChurnWorld(60)
+    churn = ChurnWorld(joins, protocol)
     assert run_world(churn).violation is None
     assert churn.after
     assert churn.grown() == {}

@@ -25,6 +25,8 @@ _ATTEMPT_SECONDS = 10.0
 _STATE_SECONDS = 30.0
 """The same since the last part of a large state has come."""
 _RETRY_SECONDS = 0.3
+_SHOWN = 5
+"""Founders that one line of the log names."""
 
 
 class Attempts:
@@ -43,8 +45,9 @@ class Attempts:
     ) -> None:
         self._core, self._connections, self._driver, self._clock = core, connections, driver, clock
         self._stepped, self._until, self._log = stepped, until, log
-        self._reasons: dict[str, str] = {}
-        """Why founders have not answered."""
+        self._refusals: dict[str, str] = {}
+        """Of founders, and why each has refused this one."""
+        self._awaited: list[str] = []
         self.wants_history = False
 
     async def found(self, founders: Sequence[Member]) -> None:
@@ -63,17 +66,23 @@ class Attempts:
             new |= {each.name for each, is_known in asked if is_known is False}
             new |= connections.inquirers & {each.name for each in others}
             if len(new) < len(founders) // 2:
-                missing = [each.name for each in others if each.name not in new]
-                names = ", ".join(
-                    f"{name} ({self._reasons.get(name, 'it says nothing')})" for name in missing
-                )
-                if names != reported:
-                    self._log.warning("the group begins when most founders are there; waiting for %s", names)
-                    reported = names
+                text = self._describe_missing([each.name for each in others if each.name not in new])
+                if text != reported:
+                    self._log.warning("the group begins when most founders are there; %s", text)
+                    reported = text
                 await asyncio.sleep(_RETRY_SECONDS)
         contacts = [Contact(each.name, b"", each.at or "") for each in founders]
         core.step(Founded(contacts, self._clock.now(), forwards=True))
         await self._driver.durable()
+
+    def _describe_missing(self, names: list[str]) -> str:
+        """Who refuses this founder, and why; or else who has not answered at first."""
+        refusals = [f"{name}: {self._refusals[name]}" for name in names if name in self._refusals]
+        if refusals:
+            return "refused by " + "; ".join(refusals[:_SHOWN])
+        self._awaited = self._awaited or names
+        more = len(self._awaited) - _SHOWN
+        return "waiting for " + ", ".join(self._awaited[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
     async def _inquire(self, founder: Member) -> bool | None:
         """Whether another founder has seen this one before; None if it does not say."""
@@ -82,7 +91,9 @@ class Attempts:
         try:
             return await self._connections.inquire(founder.at, founder.name)
         except (OSError, TimeoutError, AntecedeError) as error:
-            self._reasons[founder.name] = str(error) or "it has not answered in time"
+            self._log.info("%s does not answer: %s", founder.name, error, extra={"peer": founder.name})
+            if isinstance(error, AntecedeError):
+                self._refusals[founder.name] = str(error)
             return None
 
     async def join(self, contacts: Sequence[Member]) -> None:
