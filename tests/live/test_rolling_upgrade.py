@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 MEMBER = HERE / "upgraded_member.py"
 OLD = [HERE / "releases" / "antecede-0.1.0.dev1-py3-none-any.whl"]
 NEW = [Path(each) for each in sys.path if each]
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 
 class Processes:
