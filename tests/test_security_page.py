@@ -11,7 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "security.md").read_text()
-WHO = ("A stranger", "A web page", "A phone", "A member", "An operator", "A thief of a disk")
+WHO = (
+    "A stranger",
+    "A web page",
+    "A phone",
+    "A member",
+    "A member of a group that changes",
+    "An operator",
+    "A thief of a disk",
+)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 

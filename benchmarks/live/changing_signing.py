@@ -20,7 +20,7 @@ from antecede.live.group import Group
 from antecede.live.security import keys
 
 NAMES = ["ana", "bo", "cy", "dana"]
-MESSAGES, BODY, ROUNDS = 2_000, b"x" * 100, 3
+MESSAGES, BODY, ROUNDS = 600, b"x" * 100, 3
 
 
 def free_ports(count: int) -> list[int]:
@@ -55,9 +55,9 @@ async def measure(folder: Path, sign: bool) -> float:
             "room", me="dana", contact=founders[:1], listen=":0", keys=folder / "dana", sign=sign
         )
     )
+    reading = [asyncio.create_task(read(group)) for group in groups]
     while any(len(group.connected) < 3 for group in groups):
         await asyncio.sleep(0.05)
-    reading = [asyncio.create_task(read(group)) for group in groups]
     start = time.process_time()
     for number in range(MESSAGES):
         await groups[number % len(groups)].broadcast(BODY)

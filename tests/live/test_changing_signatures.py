@@ -91,6 +91,37 @@ def test_members_that_do_not_all_sign_refuse_each_other(tmp_path: Path) -> None:
     run(test())
 
 
+def test_keys_are_renewed_and_revoked_while_the_group_runs(tmp_path: Path) -> None:
+    folder = make(tmp_path / "keys")
+
+    async def test() -> None:
+        async with room(tmp_path) as created:
+            await start(created, folder, *SERVERS[:3])
+            await start(created, folder, "dana")
+            await created.have_view(*SERVERS)
+            ana = created.groups["ana"]
+            assert isinstance(ana, DynamicGroup)
+            before = ana._security.signing_certificate
+            keys.renew(folder, "ana", 30)
+            await until(lambda: ana._security.signing_certificate != before, "the files are read again")
+            await created.groups["ana"].broadcast("with a new certificate")
+            await created.agree_on_last("with a new certificate")
+            keys.revoke(folder, "dana")
+            for name in SERVERS[:3]:
+                await until(lambda: "dana" not in str(created.groups[name].connected), "it is cut off")  # noqa: B023
+            await created.groups["bo"].remove("dana")
+            await created.have_view(*SERVERS[:3])
+            with contextlib.suppress(TimeoutError):
+                await created.groups["dana"].broadcast("stolen", timeout=1.0)
+            await created.groups["cy"].broadcast("without dana")
+            honest = [created.boards[name].bodies for name in SERVERS[:3]]
+            await until(lambda: all("without dana" in bodies for bodies in honest), "the others go on")
+            assert not any("stolen" in bodies for bodies in honest)
+            assert all(created.groups[name].view.names == SERVERS[:3] for name in SERVERS[:3])
+
+    run(test())
+
+
 def test_a_member_that_sends_two_messages_under_one_id_is_reported_and_refused(tmp_path: Path) -> None:
     folder = make(tmp_path / "keys")
 

@@ -9,6 +9,7 @@ import pytest
 
 from vopr.changing import world
 from vopr.changing.churn import ChurnWorld
+from vopr.changing.liar import execute as execute_with_liar
 from vopr.changing.planted import BUGS, planted
 from vopr.changing.world import AdmissionWorld, execute, run_world
 
@@ -54,6 +55,14 @@ def test_killed_at_every_disk_operation_of_an_admission(victim: int, power: bool
     assert all(result.faults["killed at a disk operation"] for result in results)
     assert all(result.faults["joined"] for result in results)
     assert sum(result.faults.get("admitted after a transfer", 0) for result in results) > 30
+
+
+def test_a_liar_disturbs_nobody() -> None:
+    results = [execute_with_liar(seed) for seed in range(24)]
+    assert [(result.seed, result.violation) for result in results if result.violation] == []
+    happened = sum((Counter(result.faults) for result in results), Counter[str]())
+    assert happened["forked"] >= 2
+    assert len([name for name in happened if name.startswith("lie: ")]) >= 6
 
 
 def test_a_seed_replays_exactly() -> None:
