@@ -37,8 +37,8 @@ CHANGING_WIRE = {
     1: "members join, leave, are removed and return; phones",
     2: "0.1.0: members agree on the version of what they broadcast (`VersionRequired`); reports of what has "
     "changed (`ReportDelta`), and requests for them (`ReportRequest`); newcomers fetch large states "
-    "(`StateOffer`), and may ask for retained messages (`HistoryRequest`); with keys, messages are signed, and "
-    "whoever does not sign, as in version 1, is refused unless all are set not to (`sign = false`)",
+    "(`StateOffer`), and may ask for retained messages (`HistoryRequest`); with keys, messages are signed, "
+    "and whoever does not sign, as in version 1, is refused unless all are set not to (`sign = false`)",
 }
 """Of groups whose members come and go."""
 STATES_SINCE = 2
@@ -46,8 +46,8 @@ STATES_SINCE = 2
 
 STORE = {
     8: "0.1.0, groups with a fixed list of members: the first that later releases read, too",
-    9: "0.1.0, groups whose members come and go: versions of the wire format that others speak, the last reports "
-    "on each link, states in files and retained messages, what members have signed",
+    9: "0.1.0, groups whose members come and go: versions of the wire format that others speak, the last "
+    "reports on each link, states in files and retained messages, what members have signed",
 }
 """All that can be read."""
 FIXED_STORE, CHANGING_STORE = 8, 9
