@@ -328,7 +328,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        wrong = asyncio.run(run(folder, options))
+        try:
+            wrong = asyncio.run(run(folder, options))
+        except (TimeoutError, RuntimeError) as error:
+            wrong = [str(error) or f"a process has not answered for {PATIENCE:g} s"]
     for text in wrong[:20]:
         print(f"wrong: {text}")
     print("nothing stopped, and nothing was lost" if not wrong else f"{len(wrong)} things are wrong")
