@@ -72,6 +72,8 @@ class UpgradingMember(ReportingMember, kw_only=True):
         self.may_agree = False
         if self.speaks == FIRST or self.stream not in self.addresses:
             return  # a phone broadcasts through its super peer
+        if self.requires == FIRST and self._has_not_met_all():
+            return
         others = {each: at for each, at in self.addresses.items() if each != self.stream}
         shared = min((self.speaks_with(at) for at in others.values()), default=self.speaks)
         if shared > self.requires:
@@ -83,6 +85,9 @@ class UpgradingMember(ReportingMember, kw_only=True):
                 self.informed[each] = self.requires
                 self._send(others[each], VersionRequired(self.requires, self.order.delivered[self.stream]))
         self.version = max(self.version, min(self.requires, self._required_by_others()))
+
+    def _has_not_met_all(self) -> bool:
+        return any(at not in self.spoken for at in self.addresses.values() if at != self.me)
 
     def _required_by_others(self) -> int:
         """The greatest version that all others who may have admitted somebody require, as far as that has

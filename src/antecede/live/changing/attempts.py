@@ -29,6 +29,9 @@ _SHOWN = 5
 """Founders that one line of the log names."""
 
 
+_ASKED_AT_ONCE = 16
+
+
 class Attempts:
     """The attempts of one process. `stepped` is called after the core has taken an event, `until` waits for a
     condition."""
@@ -54,17 +57,22 @@ class Attempts:
         """Begin the group, as one of its first members, unless this one has been a member before and has lost
         its store. So more than half of the founders must be there, and not know it."""
         core, connections = self._core, self._connections
-        others = [each for each in founders if each.name != core.name]
+        me = [each.name for each in founders].index(core.name)
+        # Those that come after this one first: the others ask this one, which is an answer, too.
+        others = [*founders[me + 1 :], *founders[:me]]
         new: set[str] = set()
         reported = ""
         while len(new) < len(founders) // 2:
-            answers = await asyncio.gather(*map(self._inquire, others))
-            if True in answers:
-                self._log.warning("%s has been a member before: its store is lost, so it joins", core.name)
-                return
-            asked = zip(others, answers, strict=True)
-            new |= {each.name for each, is_known in asked if is_known is False}
-            new |= connections.inquirers & {each.name for each in others}
+            for first in range(0, len(others), _ASKED_AT_ONCE):
+                new |= connections.inquirers & {each.name for each in others}
+                asked = [each for each in others[first : first + _ASKED_AT_ONCE] if each.name not in new]
+                answers = await asyncio.gather(*map(self._inquire, asked))
+                if True in answers:
+                    self._log.warning(
+                        "%s has been a member before: its store is lost, so it joins", core.name
+                    )
+                    return
+                new |= {each.name for each, known in zip(asked, answers, strict=True) if known is False}
             if len(new) < len(founders) // 2:
                 text = self._describe_missing([each.name for each in others if each.name not in new])
                 if text != reported:

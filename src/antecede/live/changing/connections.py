@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import time
 from collections import Counter
@@ -41,7 +42,7 @@ from antecede.live.suspicion import Suspicions
 from antecede.live.transport.admission import Admission, PendingConnection, capacity_for, source_of
 from antecede.live.transport.frames import MAX_BYTES, Refusal, encode
 from antecede.live.transport.greeter import StaleGreetingError
-from antecede.live.transport.links import PartnerLink
+from antecede.live.transport.links import HEARTBEAT_SECONDS, PartnerLink
 from antecede.live.transport.listener import Listener
 from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
@@ -56,11 +57,24 @@ _NEWCOMER_PAUSE = 0.5
 _MAX_GREETING, _MAX_ANSWER = 1 << 14, 1 << 20
 """Bytes of a stranger's first frame, and of a known partner's: it may list the members of a group."""
 _EXPECTED_MEMBERS = 256
+_LATE_SECONDS = 1.0
+"""Ticks are more often than this, unless the process stands still or has too much to do."""
+_CALLS_AT_ONCE, _TURN_SECONDS = 16, 0.5
+"""How many others are called at a time, and when the next may be called if one does not answer."""
+_PAUSE_EACH = 0.01
+"""For each link, how long the one with the greater name waits to be called."""
+_FEW_LINKS, _TICKS_EACH = 16, 5
+"""Above so many, a link is looked at in every fifth tick."""
 _REPEAT_LOG_SECONDS = 60.0
 _MAX_LOGGED = 1_000
 _PHONE_HEARTBEAT, _PHONE_SILENCE = 1.0, 4.0
 _PHONE_ACK = 0.5
 """Seconds between two acks of a phone: with one for each message its super peer would be busy with them."""
+
+
+def _end_turn(turn: contextlib.ExitStack, _: int) -> None:
+    """Who was called has answered, and others may be called."""
+    turn.close()
 
 
 class MemberConnections:
@@ -98,6 +112,8 @@ class MemberConnections:
         self._pauses = Pauses()
         self._lost: set[int] = set()
         """Links that had a connection, and have none."""
+        self._calls = asyncio.Semaphore(_CALLS_AT_ONCE)
+        self._ticks, self._ticked_at = 0, time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
         self._web: Listener | None = None
@@ -183,7 +199,10 @@ class MemberConnections:
         dropped, self._core.dropped = self._core.dropped, []
         for link in dropped:
             self._drop(link)
-        for link in self._core.take_touched():
+        touched = list(self._core.take_touched())
+        if len(touched) > _CALLS_AT_ONCE:
+            random.shuffle(touched)  # not everybody calls the same one first
+        for link in touched:
             if link in self._wires:
                 self._rouse(link)
             else:
@@ -224,14 +243,18 @@ class MemberConnections:
     def tick(self) -> None:
         """Now and then: heartbeats, and connections that are silent for too long end."""
         self._check_proofs()
+        self._ticks += 1
+        self._excuse(time.monotonic())
         for link, update in self._presence.updates(time.monotonic(), self._is_in_group):
             self._links[link].send(cast("Any", update))
         members = [link for link in self.connected if self._is_in_group(link)]
         for link, frame in self._digests.due(time.monotonic(), members):
             self._links[link].send(cast("Any", frame))
+        is_small = len(self._wires) <= _FEW_LINKS or self._suspicions.heartbeat < HEARTBEAT_SECONDS
+        rest = 1 if is_small else _TICKS_EACH
         for link, wire in list(self._wires.items()):
-            if link not in self._core.links:
-                continue  # it is being closed
+            if link not in self._core.links or (link + self._ticks) % rest:
+                continue  # it is being closed, or has its turn within a second
             partner = self._links[link]
             stream = self._core.member.stream_at.get(self._core.links[link][1])
             if stream is not None:
@@ -246,6 +269,13 @@ class MemberConnections:
             self._call_if_wanted(link)
         self.wake()
 
+    def _excuse(self, now: float) -> None:
+        """If this process has stood still, it has heard nobody, and nobody was silent."""
+        late, self._ticked_at = now - self._ticked_at - _LATE_SECONDS, now
+        if late > 0:
+            for partner in self._links.values():
+                partner.heard_at += late
+
     # Calling
 
     async def _keep_calling(self, link: int) -> None:
@@ -253,13 +283,18 @@ class MemberConnections:
         if (pause := self._pause_for_other(link)) and link not in self._wires:
             await asyncio.sleep(pause)
         while not self._is_offline and (where := self._core.wanted_place(link)) and self._is_amiss(link):
-            mine = self._core.links[link][0]
-            with contextlib.suppress(OSError, TimeoutError, AntecedeError):
+            with contextlib.suppress(OSError, TimeoutError, AntecedeError), contextlib.ExitStack() as turn:
+                await self._calls.acquire()
+                turn.callback(self._calls.release)
+                asyncio.get_running_loop().call_later(_TURN_SECONDS, turn.close)
+                if link not in self._core.links or not self._is_amiss(link):
+                    return  # the other one has called meanwhile
+                mine = self._core.links[link][0]
                 wire = await dial_afresh(where, self._security.client, _GREETING_SECONDS)
                 if not self._is_amiss(link):
-                    wire.abort()  # the other one has called meanwhile
+                    wire.abort()
                     return
-                await self._call(wire, mine, link, "")
+                await self._call(wire, mine, link, "", partial(_end_turn, turn))
             if self._dialling.get(link) is not asyncio.current_task():
                 return  # there was a connection, so this call is over
             failures += 1
@@ -276,7 +311,8 @@ class MemberConnections:
             mine, theirs = (core.since.get(stream, 0) for stream in streams)
             if mine != theirs:
                 return 0.0 if mine > theirs else _NEWCOMER_PAUSE
-        return 0.0 if core.name < self._core.partner_name(link) else 2 * FIRST_PAUSE
+        # In a large group it takes a while to call everyone.
+        return 0.0 if core.name < core.partner_name(link) else 2 * FIRST_PAUSE + _PAUSE_EACH * len(core.links)
 
     def _is_amiss(self, link: int) -> bool:
         """Whether there is no connection, or one that seems to be broken."""
@@ -387,6 +423,8 @@ class MemberConnections:
                 if isinstance(greeting, Inquiry):
                     claimed = greeting.name
                     await self._answer(wire, greeting)
+                    self._admission.authenticated(pending)
+                    await wire.finish()
                     return
                 claimed = greeting.contact.name
                 link = await self._accept_greeting(wire, greeting, None)
@@ -410,7 +448,6 @@ class MemberConnections:
             await wire.write([encode(Refusal(str(error)))])
             raise
         await wire.write([reply])
-        await wire.finish()
 
     async def _read_greeting(self, wire: Wire, link: int | None = None) -> MemberGreeting | Inquiry:
         """What the other says first. `link` is the one on which this process has called."""
@@ -538,7 +575,7 @@ class MemberConnections:
         if link in self._lost:
             self._lost.discard(link)
             self._pauses.sign_of_life()
-        self._presence.open(link, greeting.contact.name if greeting.contact.is_phone else None)
+        self._presence.open(link, greeting.contact.name, greeting.contact.is_phone)
         self._digests.open(link)
         partner.open(cast("Any", greeting), time.monotonic(), by_lesser_name)
         self.states.open(link)

@@ -66,6 +66,7 @@ Restore = Callable[[bytes], Awaitable[None] | None] | Callable[[Iterator[bytes]]
 
 _HANDLER_SECONDS = 5.0
 """How long a broadcast waits for the handler of a message, if this member has to join again."""
+_TICKS_BETWEEN = 5
 _MANY_HELD = 1_000
 """Above this many held messages, it is not noted since when each is."""
 _FAREWELL_SECONDS = 3.0
@@ -109,7 +110,7 @@ class DynamicGroup(Group):
         self._attempts: Attempts
         self._returning: asyncio.Task[None] | None = None
         self._control: control.ControlServer | None = None
-        self._retained = 0
+        self._retained = self._ticks = 0
         self._held_since: dict[causality.MessageId, float] = {}
 
     def _create_core(self, settings: Settings) -> ChangingCore:
@@ -546,6 +547,11 @@ class DynamicGroup(Group):
         while self._core.brings_back and self._core.poll(now):
             pass
 
+    def _looks_around(self) -> bool:
+        """Every few ticks, for what takes longer and is not urgent."""
+        self._ticks = (self._ticks + 1) % _TICKS_BETWEEN
+        return not self._ticks
+
     def _waits_for_reports(self) -> bool:
         """Whether the application waits until others are known to have delivered something."""
         return self._state == "draining" or self._retained > self._away.limit // 2
@@ -582,7 +588,8 @@ class DynamicGroup(Group):
             remove_unneeded(core, self._retention, now)
             if core.is_started:
                 self._deliver_ahead(now)
-                self._remove_former()
+                if self._looks_around():
+                    self._remove_former()
                 self._away.check(self._retained)
         self._connections.tick()
         self._driver.tick()

@@ -42,13 +42,13 @@ class PresenceTable:
         self._reported_at = float("-inf")
         self._here = self._everyone = frozenset({name})
 
-    def open(self, link: int, phone: str | None) -> None:
-        """A connection begins: to this phone, or to a member."""
-        self._reported[link] = frozenset()
-        if phone is None:
-            self._heard[link] = set()
+    def open(self, link: int, name: str, is_phone: bool) -> None:
+        """A connection begins, to a phone or a member. Both know each other by name."""
+        self._reported[link] = frozenset({self._name})
+        if is_phone:
+            self._phones[link] = name
         else:
-            self._phones[link] = phone
+            self._heard[link] = {name}
 
     def close(self, link: int) -> None:
         for table in (self._reported, self._heard, self._phones):

@@ -30,7 +30,7 @@ class ReportRest(msgspec.Struct, frozen=True, array_like=True):
     admissions: dict[Stream, MessageId]
 
 
-class ReportDelta(ControlPacket, frozen=True, array_like=True, tag=54):
+class ReportDelta(ControlPacket, frozen=True, array_like=True, tag=56):
     """What has changed since the last report on this link."""
 
     since: ClassVar[int] = 2
@@ -44,7 +44,7 @@ class ReportDelta(ControlPacket, frozen=True, array_like=True, tag=54):
     """None if nothing else has changed."""
 
 
-class ReportRequest(ControlPacket, frozen=True, array_like=True, tag=55):
+class ReportRequest(ControlPacket, frozen=True, array_like=True, tag=57):
     """Its sender waits for the reports of others, who would take their time."""
 
     since: ClassVar[int] = 2
