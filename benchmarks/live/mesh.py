@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 FIRST_PORT = 21_000
 """Below the ports that the system gives to callers."""
 _FRAMES = {2: "packets", 3: "acks", 5: "progress", 8: "heartbeats"}
-_REPORTS = {40: "reports"}
+_REPORTS = dict.fromkeys((40, 56, 57), "reports")
 written: Counter[str] = Counter()
 
 

@@ -66,6 +66,8 @@ _REPLY_BYTES_PER_SECOND = 10e6
 _REPLY_MESSAGES_PER_SECOND = 100e3
 _MAX_OUTSTANDING = 4
 """Repair requests to one partner that may still be answered."""
+_REPORTS_EACH_TURN, _LONGEST_REST = 400, 5
+"""Above so many reports of all to all, a partner gets one in every second turn, and so on to every fifth."""
 _EVIDENCE_PER_SECOND, _EVIDENCE_AT_ONCE = 50.0, 512.0
 """Statements that are verified for one partner, or as much work; what it shows beyond that is ignored."""
 
@@ -396,8 +398,10 @@ class Links:
         core = self._core
         core.repair.skip_stable(core.protocol, core.outboxes.values())
         self._turn += 1
+        rest = min(_LONGEST_REST, max(1, core.size * core.size // _REPORTS_EACH_TURN))
         for link in self.open_links():
-            self.report(link)
+            if (link.peer + self._turn) % rest == 0:
+                self.report(link)
         self._show_evidence()
         request = core.repair.request(now, patience, [link.peer for link in self.open_links()])
         if request is not None:
