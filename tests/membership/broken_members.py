@@ -568,7 +568,7 @@ class NamesOneAdmission(ChangingMbcp):
 class NeverGreets(ChangingMbcp):
     """A newcomer whose sponsor may not be known does not say so before its first message."""
 
-    def _greet(self) -> None:
+    def _greet(self, least: int = 2) -> None:
         pass
 
 

@@ -316,6 +316,21 @@ HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE: list[ScheduleEvent] = [
 """p2, which is removed, admits p4 and p6. p0, which has left, tells them that p2's stream ended at 0, and
 they dropped p2:2, which they had delivered. They brought back p4:1 without it."""
 
+REPORTS_AHEAD_OF_ITS_FIRST_MESSAGE: list[ScheduleEvent] = [
+    ("remove", 0, 2),
+    ("transmit", 0, 3),
+    ("transmit", 3, 2),
+    ("cut", 3, 2),
+    ("join", 6, 2),
+    ("transmit", 6, 2),
+    ("transmit", 2, 6),
+    ("remove", 2, 6),
+    ("transmit", 2, 6),
+    ("broadcast", 6, -1),
+]
+"""p6 is admitted by p2, which is removed, and reports on p2 to everyone. Its first message, which names its
+admission, goes down a tree, in which p1 refuses it. So p0 and p3 had the report alone, and held it."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -340,6 +355,8 @@ they dropped p2:2, which they had delivered. They brought back p4:1 without it."
         ("pc", 4, 7, HEARS_OF_ITS_SPONSOR_AFTER_LEAVING),
         ("vcube", 4, 7, HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE),
         ("vcube-agg", 4, 7, HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE),
+        ("vcube", 4, 7, REPORTS_AHEAD_OF_ITS_FIRST_MESSAGE),
+        ("vcube-agg", 4, 7, REPORTS_AHEAD_OF_ITS_FIRST_MESSAGE),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

@@ -22,7 +22,7 @@ from antecede.membership.receiving import is_direct
 from antecede.membership.removal import Removals
 from antecede.membership.returning import ReturningMember
 from antecede.membership.state import Phase, ViewChange
-from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError, Send
+from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError
 
 
 class JoiningMember(ReturningMember, kw_only=True):
@@ -83,15 +83,6 @@ class JoiningMember(ReturningMember, kw_only=True):
         if self.removals.removed:
             self._flush(now)  # others wait for it, even if the sponsor knows where these streams end
         self._rebroadcast_lost(now)
-
-    def _greet(self) -> None:
-        """Tell others how this member was admitted, before they have a message of it, if they may not know
-        its sponsor: should both be gone, nobody else can say that they never were members."""
-        greeting = self._report()
-        if len(greeting.admissions) > 1:
-            self.outbox.append(
-                Send(self._other_addresses(), msgspec.structs.replace(greeting, done=frozenset()))
-            )
 
     def _adopt(self, welcome: Welcome) -> None:
         """Take over the messages that the sponsor held, or had delivered and did not know to be stable."""

@@ -37,6 +37,9 @@ class RemovingMember(UpgradingMember, kw_only=True):
         report = self.removals.report(self.order, self.ends)
         for stream, held in report.held.items():
             self._drop_beyond(stream, held)
+        if self.order.relays and not self.order.takes_unknown:
+            # It may overtake this member's first message, which alone says who has admitted it.
+            self._greet(1)
         self._broadcast_directly(report, now)
         self.removals.flushes[self.stream] = report
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
 from antecede.membership.packets import (
     Counts,
     FetchReply,
@@ -15,7 +17,7 @@ from antecede.membership.packets import (
 )
 from antecede.membership.progress import KnownProgress, have_all_delivered
 from antecede.membership.state import MemberState, Phase
-from antecede.protocols.base import RemoteError
+from antecede.protocols.base import RemoteError, Send
 
 _MAX_FETCHED = 10_000
 """Messages that are supplied at once."""
@@ -119,6 +121,16 @@ class ReportingMember(MemberState, kw_only=True):
         )
         for table in tables:
             table.pop(stream, None)
+
+    def _greet(self, least: int = 2) -> None:
+        """Tell others how this member was admitted, before they have a message of it, if they may not know
+        its sponsor: should both be gone, nobody else can say that they never were members. `least` is for how
+        many admissions may be unknown to others: its own, and its sponsor's."""
+        greeting = self._report()
+        if len(greeting.admissions) >= least:
+            self.outbox.append(
+                Send(self._other_addresses(), msgspec.structs.replace(greeting, done=frozenset()))
+            )
 
     # What is lacking
 
