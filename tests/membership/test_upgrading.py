@@ -114,6 +114,29 @@ def test_one_that_is_not_upgraded_and_was_admitted_elsewhere_is_waited_for() -> 
     assert world.versions() == [2, 2, 2, 2]
 
 
+def test_a_newcomer_requires_what_its_sponsor_does() -> None:
+    """p0 and p1 use the second version. p0 admits p2, which p3 asks before p2 has met p1. p1 knows neither,
+    and p3, which is not upgraded, would be owed what p1 has broadcast."""
+    world = UpgradedWorld(2, 4)
+    for address in range(3):
+        world.members[address].speaks = 2
+    world.meet(0, 1)
+    world.let_all_arrive()
+    world.meet(0, 2)
+    world.apply(("join", 2, 0))
+    world.let_all_arrive(0, 2)
+    assert world.members[2].is_member
+    world.meet(2, 3)
+    world.apply(("join", 3, 2))
+    world.let_all_arrive(2, 3)
+    assert not world.members[3].is_member
+    world.apply(("broadcast", 1, -1))
+    world.meet(1, 2)
+    world.let_all_arrive()
+    assert world.later
+    assert world.versions() == [2, 2, 2]
+
+
 def test_one_that_is_removed_is_not_waited_for() -> None:
     world = UpgradedWorld(4, 4)
     world.upgrade(0, 1, 2)

@@ -22,6 +22,7 @@ from antecede.membership.receiving import is_direct
 from antecede.membership.removal import Removals
 from antecede.membership.returning import ReturningMember
 from antecede.membership.state import Phase, ViewChange
+from antecede.membership.upgrading import FIRST
 from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, RemoteError
 
 
@@ -106,6 +107,8 @@ class JoiningMember(ReturningMember, kw_only=True):
             raise LocalError("deliver first: the snapshot would lack what counts as delivered")
         order = self.order
         stream = admitted_stream(address, MessageId(self.stream, order.delivered[self.stream] + 1))
+        if self.requires > FIRST:
+            self._inform(stream, address)  # before it can admit anybody
         counts, known = dict(order.delivered), self._known()
         statements = self.sealer.statements(counts)
         admission = AdmitMember(stream, address, counts, contact)

@@ -10,8 +10,10 @@ know yet. So messages are of a later version only when no member can be of an ea
    had admitted before is known by then, and has to require the same.
 3. When everyone in the view does, and all removed members whose streams may go on, the version is used.
 
-It never becomes less: whoever joins later is admitted by one that requires it. A newcomer begins with the
-first version, which everyone understands, until it has heard from all.
+It never becomes less: whoever joins later is admitted by one that requires it. A newcomer requires from the
+start what its sponsor does, which tells it before it welcomes it: others may use the version before they know
+of the newcomer, and whoever that admits has to understand them. Its own messages are of the first version,
+which everyone understands, until it has heard from all.
 """
 
 from __future__ import annotations
@@ -62,6 +64,18 @@ class UpgradingMember(ReportingMember, kw_only=True):
 
     def _on_version_required(self, address: int, packet: VersionRequired) -> None:
         self.required[address], self.may_agree = packet, True
+        admission = self.admissions.get(self.stream)
+        if admission is not None and self.stream_at.get(address) == admission.origin:
+            self._require(min(packet.version, self.speaks))
+
+    def _require(self, version: int) -> None:
+        if version > self.requires:
+            self.requires = version
+            self.requests = [each for each in self.requests if self.speaks_with(each) >= version]
+
+    def _inform(self, stream: Stream, address: int) -> None:
+        self.informed[stream] = self.requires
+        self._send(address, VersionRequired(self.requires, self.order.delivered[self.stream]))
 
     def _announce_view(self) -> None:
         super()._announce_view()
@@ -76,14 +90,11 @@ class UpgradingMember(ReportingMember, kw_only=True):
             return
         others = {each: at for each, at in self.addresses.items() if each != self.stream}
         shared = min((self.speaks_with(at) for at in others.values()), default=self.speaks)
-        if shared > self.requires:
-            self.requires = shared
-            self.requests = [each for each in self.requests if self.speaks_with(each) >= shared]
+        self._require(shared)
         self.informed = {each: version for each, version in self.informed.items() if each in others}
         for each in sorted(others):
             if self.requires > self.informed.get(each, FIRST) and self.speaks_with(others[each]) > FIRST:
-                self.informed[each] = self.requires
-                self._send(others[each], VersionRequired(self.requires, self.order.delivered[self.stream]))
+                self._inform(each, others[each])
         self.version = max(self.version, min(self.requires, self._required_by_others()))
 
     def _has_not_met_all(self) -> bool:

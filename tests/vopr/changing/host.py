@@ -50,7 +50,7 @@ from antecede.live.transport.frames import Refusal, encode
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.links import PartnerLink
 from antecede.live.transport.outbox import ForkError
-from antecede.live.versions import CHANGING_WIRE
+from antecede.live.versions import CHANGING_WIRE, STATES_SINCE
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, RemoteError
 from vopr.changing.application import Application, Witness
@@ -228,16 +228,15 @@ class Process:
         """As `Sponsor` does, with a state that is always bytes."""
         core, now = self.core, self.now()
         event: Sponsored | TransferBegun | None
+        fetches = not isinstance(core, SuperPeerCore) and core.member.speaks_with(address) >= STATES_SINCE
         if address in core.transfers:
             event = finish_transfer(core, address, now)
             self.world.count("admitted after a transfer" if event else "does not keep up")
         elif address in core.wants_history:
             event = offer_history(core, address, now)
-        elif (shared := shared_snapshot(core)) is not None:
+        elif (shared := shared_snapshot(core)) is not None and fetches:
             event = TransferBegun(address, shared, now)
-        elif len(state := self.host.witness.snapshot()) <= snapshots.MAX_INLINE or isinstance(
-            core, SuperPeerCore
-        ):
+        elif len(state := self.host.witness.snapshot()) <= snapshots.MAX_INLINE or not fetches:
             event = Sponsored(address, state, now)
         else:
             event = TransferBegun(address, self._store(state), now)
