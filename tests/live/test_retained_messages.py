@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from driven_cores import ANA, Driven, exchange, founders
+from driven_cores import ANA, BO, CY, EVE, Driven, exchange, found, founders
 from live_groups import run, until
 from memory_disk import MemoryDisk
 from rooms import room
@@ -20,6 +20,7 @@ from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import (
     AttemptBegun,
+    Declined,
     Founded,
     JoinAsked,
     LinkOpened,
@@ -30,7 +31,7 @@ from antecede.live.changing.events import (
 )
 from antecede.live.changing.history import HistoryEntry, HistoryLog, Retention, encode_entry
 from antecede.live.changing.snapshots import SnapshotTransfer
-from antecede.live.changing.sponsor import offer_history, remove_unneeded
+from antecede.live.changing.sponsor import begin_transfer, offer_history, remove_unneeded
 from antecede.live.changing.transfer import (
     HistoryChunk,
     SnapshotChunk,
@@ -352,3 +353,41 @@ def test_a_sponsor_answers_one_request_at_a_time_and_none_that_cannot_be(request
         source.receive(ADDRESS, request_frame, 0.0)
     assert source.overdue(59.0, 60.0) == []
     assert source.overdue(61.0, 60.0) == [ADDRESS]
+
+
+def test_a_newcomer_is_given_up_once() -> None:
+    ana = sponsor_of_cy()[0]
+    source = StateSource(ana.core, ana.disk)
+    assert source.overdue(0.0, 60.0) == []
+    assert source.overdue(61.0, 60.0) == [CY.address]
+    ana.step(Declined(CY.address, 0))
+    assert source.overdue(61.0, 60.0) == []
+
+
+def test_a_sponsor_that_is_removed_has_no_newcomers_when_it_returns() -> None:
+    ana, bo, eve = sponsor_of_cy()
+    bo.step(RemoveAsked(ana.core.me, 0))
+    exchange(bo, eve)
+    ana.step(Reported(0))
+    exchange(ana, bo, eve)
+    assert ana.core.phase == Phase.REMOVED
+    ana.step(AttemptBegun(Contact("ana", b"afterwds"), 0))
+    for each in (ana, ana.restarted()):
+        assert StateSource(each.core, each.disk).overdue(0.0, 60.0) == []
+        assert not each.core.keeps_history
+
+
+def sponsor_of_cy() -> list[Driven]:
+    """Founders, of which the first one has begun to send a state."""
+    members = ana, *_ = found(ANA, BO, EVE)
+    cy = Driven("cy")
+    cy.step(AttemptBegun(CY, 0))
+    cy.step(LinkOpened(CY.address, ANA, 0))
+    ana.step(LinkOpened(ANA.address, CY, 0))
+    cy.step(JoinAsked(cy.link_to(ANA), 0))
+    exchange(*members, cy)
+    first, counts = begin_transfer(ana.core)
+    ana.core.history.create()
+    ana.core.snapshot_from = None
+    ana.step(TransferBegun(CY.address, SnapshotTransfer(OFFER.digest, len(STATE), False, first, counts), 0))
+    return list(members)

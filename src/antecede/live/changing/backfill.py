@@ -4,7 +4,7 @@ application is given of the past before anything else (*backfill*)."""
 from __future__ import annotations
 
 from antecede.causality import MessageId
-from antecede.live.changing.events import Sponsored, TransferBegun
+from antecede.live.changing.events import Declined, Sponsored, TransferBegun
 from antecede.live.changing.forgetting import ForgettingCore
 from antecede.live.changing.history import HistoryEntry, HistoryLog, addresses_of, decode_entry
 from antecede.live.changing.snapshots import SnapshotTransfer, WelcomeState, decode_state
@@ -154,12 +154,17 @@ class BackfillCore(ForgettingCore):
             self.touched.add(link)
         self._after(self.member)
 
+    def _on_declined(self, event: Declined) -> None:
+        super()._on_declined(event)
+        self._forget_requests(self.member)
+
     def _encode_sponsored(self, event: Sponsored) -> bytes:
         return event.state or super()._encode_sponsored(event)
 
     def _forget_requests(self, member: ChangingMember) -> None:
-        """Of those who are admitted, or do not ask any more."""
-        requests = set(member.requests)
+        """Of those who are admitted, or do not ask any more; of all, once this one is no member that could
+        admit them."""
+        requests = set(member.requests) if member.phase == Phase.MEMBER else set()
         self.transfers = {each: value for each, value in self.transfers.items() if each in requests}
         self.caught_up = {each: value for each, value in self.caught_up.items() if each in self.transfers}
         self.wants_history &= requests
