@@ -86,7 +86,7 @@ def test_members_that_do_not_all_sign_refuse_each_other(tmp_path: Path) -> None:
                 async with asyncio.timeout(1.5):
                     await created.start("dana", keys=folder / "dana", sign=False)
             assert "dana" not in created.groups
-            assert "ana requires that messages are signed, and it does not sign" in refused
+            assert "ana requires that messages are signed, and it does not sign: set `sign` alike" in refused
 
     run(test())
 

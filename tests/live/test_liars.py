@@ -348,7 +348,7 @@ def test_members_that_do_not_all_sign_refuse_each_other(tmp_path: Path) -> None:
             antecede.join(**common, me="bo", peers=[f"ana@{ana.address}"]) as bo,
         ):
             at_ana, at_bo = Ear(ana), Ear(bo)
-            text = "it requires that messages are signed, and ana does not sign"
+            text = "it requires that messages are signed, and ana does not sign: set `sign` alike"
             await until(lambda: text in at_ana.texts("refused"))
             await until(lambda: any(text in each for each in at_bo.texts("refused")))
 

@@ -207,7 +207,9 @@ class MemberGreeter(Greeter):
         validated(contact)
         if greeting.signed != core.sealing.is_on and not contact.is_phone and not core.is_phone_core:
             whose, other = ("it", core.name) if greeting.signed else (core.name, "it")
-            raise RemoteError(f"{whose} requires that messages are signed, and {other} does not sign")
+            raise RemoteError(
+                f"{whose} requires that messages are signed, and {other} does not sign: set `sign` alike"
+            )
         if core.members:
             core.sealing.check_honest(core.member.stream_at.get(contact.address))
         if not greeting.you and core.phase != Phase.MEMBER:

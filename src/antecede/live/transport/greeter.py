@@ -70,7 +70,9 @@ class Greeter:
             raise RemoteError(f"it uses protocol {greeting.protocol}, {me} uses {self._roster.protocol.name}")
         if greeting.signed != (self._core.seals is not None):
             whose, other = ("it", me) if greeting.signed else (me, "it")
-            raise RemoteError(f"{whose} requires that messages are signed, and {other} does not sign")
+            raise RemoteError(
+                f"{whose} requires that messages are signed, and {other} does not sign: set `sign` alike"
+            )
         if greeting.members != mine:
             if sorted(greeting.members) == sorted(mine):
                 raise RemoteError("it lists the members in another order; docs/wire.md says which")
