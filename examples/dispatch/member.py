@@ -66,7 +66,7 @@ class Person:
         self.refusals = 0
         self.is_there = asyncio.Event()
         self._is_leaving = asyncio.Event()
-        self._pause = 0.0
+        self._pause, self._has_new_pace = 0.0, asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
     async def until_there(self) -> None:
@@ -101,11 +101,12 @@ class Person:
 
     async def _report(self, group: antecede.Group) -> None:
         while True:
-            if not self._pause:
-                await asyncio.sleep(0.1)
-                continue
-            await asyncio.sleep(random.expovariate(1 / self._pause))
-            if self._pause:
+            self._has_new_pace.clear()
+            seconds = random.expovariate(1 / self._pause) if self._pause else None
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._has_new_pace.wait()
+            except TimeoutError:
                 await self._report_once(group)
 
     async def _report_once(self, group: antecede.Group) -> None:
@@ -123,6 +124,7 @@ class Person:
     def set_pace(self, pause: float) -> None:
         """Seconds between two reports, on average; 0 for none."""
         self._pause = pause
+        self._has_new_pace.set()
 
     async def stop(self) -> None:
         self._is_leaving.set()
