@@ -267,7 +267,11 @@ class Product:
             nonlocal statuses
             statuses = await self.statuses()
             states = {json.dumps(each["counts"], sort_keys=True) for each in statuses.values()}
-            return len(states) == 1
+            # A phone that has just returned may still bring back what it had accepted.
+            are_there = all(
+                each["counts"].get(name, 0) >= each["accepted"] for name, each in statuses.items()
+            )
+            return len(states) == 1 and are_there
 
         wrong = []
         try:
