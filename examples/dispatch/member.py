@@ -65,7 +65,7 @@ class Person:
         self.accepted = int(self._file.read_text()) if self._file.exists() else 0
         self.refusals = 0
         self.is_there = asyncio.Event()
-        self._is_leaving = asyncio.Event()
+        self._is_leaving, self._between_reports = asyncio.Event(), asyncio.Lock()
         self._pause, self._has_new_pace = 0.0, asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -87,6 +87,8 @@ class Person:
             await asyncio.wait(
                 [asyncio.create_task(self._is_leaving.wait()), reading], return_when=asyncio.FIRST_COMPLETED
             )
+            # Not in the middle of a broadcast: it may have been accepted, and would not be counted.
+            await self._between_reports.acquire()
             for each in (reporting, reading):
                 each.cancel()
             for result in await asyncio.gather(reporting, reading, return_exceptions=True):
@@ -107,7 +109,8 @@ class Person:
                 async with asyncio.timeout(seconds):
                     await self._has_new_pace.wait()
             except TimeoutError:
-                await self._report_once(group)
+                async with self._between_reports:
+                    await self._report_once(group)
 
     async def _report_once(self, group: antecede.Group) -> None:
         """Answer somebody's last report. It counts once it is accepted."""

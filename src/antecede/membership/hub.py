@@ -108,6 +108,8 @@ class HubMember(ChangingMember, kw_only=True):
         )
         for backlog in backlogs:
             self.backlog.add(backlog)
+            if backlog.entries:
+                site.delayed[address] = []
         self._update(now)
         return self._effects()
 
@@ -298,12 +300,14 @@ class HubMember(ChangingMember, kw_only=True):
         if self.phase != Phase.REMOVED or not (site.slots or site.coming):
             return ()
         to = tuple(sorted({*site.slots, *site.coming}))
-        site.slots, site.coming = {}, {}
+        site.slots, site.coming, site.delayed = {}, {}, {}
         return (Send(to, PhoneRefused()),)
 
     def _receive_from_phone(self, link: int, packet: Packet, now: int) -> None:
         site = self.site
-        if isinstance(packet, PhoneJoin):
+        if link in site.delayed:
+            site.delayed[link].append(self.encode(packet))
+        elif isinstance(packet, PhoneJoin):
             site.requests.append((link, packet.backlog))
         elif isinstance(packet, MoveRequest):
             self._reserve(link)
@@ -315,6 +319,19 @@ class HubMember(ChangingMember, kw_only=True):
             self._receive_from_slot(link, site.slots[link], packet, now)
         elif link in site.refused:
             self._send(link, PhoneRefused(site.refused[link]))
+
+    def _take_delayed(self, now: int) -> None:
+        """All that phones had broadcast before they returned is brought back. What they have broadcast since
+        may follow: to their applications it is later."""
+        delayed, self.site.delayed = self.site.delayed, {}
+        for link, packets in delayed.items():
+            try:
+                for data in packets:
+                    self._receive_from_phone(link, self.decode(data), now)
+            except RemoteError:
+                if (place := self.site.slots.get(link)) is not None:
+                    self._retire(link)
+                    self._send(link, PhoneRefused(place.last))
 
     def _receive_from_slot(self, link: int, place: LiveSlot, packet: Packet, now: int) -> None:
         site = self.site
@@ -393,6 +410,7 @@ class HubMember(ChangingMember, kw_only=True):
     def _retire(self, address: int) -> None:
         self.site.slots.pop(address, None)
         self.site.coming.pop(address, None)
+        self.site.delayed.pop(address, None)
         self.is_stale = True
         self.site.clean_up()
 
@@ -411,6 +429,8 @@ class HubMember(ChangingMember, kw_only=True):
     def _update(self, now: int) -> None:
         super()._update(now)
         site = self.site
+        if site.delayed and not self.backlog.entries:
+            self._take_delayed(now)
         for address, place in list(site.slots.items()):
             if place.release_at is not None and self._has_delivered(place.release_at):
                 self._retire(address)

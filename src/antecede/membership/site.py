@@ -63,6 +63,8 @@ class Site(msgspec.Struct):
     unstable: list[tuple[int, MessageId]] = msgspec.field(default_factory=list)
     requests: list[tuple[int, Backlog]] = msgspec.field(default_factory=list)
     """Phones that want a slot and the application's state."""
+    delayed: dict[int, list[bytes]] = msgspec.field(default_factory=dict)
+    """By address: what phones that have returned have sent, until all is brought back that is before it."""
 
     def take_slot(self) -> tuple[Slot, int]:
         if self.free:
