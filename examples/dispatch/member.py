@@ -46,6 +46,9 @@ class Board:
         self.longest_pause = max(self.longest_pause, now - self._last_at)
         self._last_at = now
         have = self.counts.get(author, 0)
+        if message.own:  # a phone that returns may be given its own former reports after its newest one
+            self.counts[author] = max(have, number)
+            return
         if message.redelivered and number <= have:
             return  # it was in flight when the process stopped
         if number != have + 1:

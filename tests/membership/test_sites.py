@@ -104,6 +104,23 @@ def test_a_moved_phone_has_another_id_and_misses_nothing() -> None:
     assert list(world.member(1).site.slots) == [2]
 
 
+def test_what_a_returned_phone_broadcasts_follows_what_it_brings_back() -> None:
+    """p0 crashes with the phone's first message. Whether it is lost is open until p1 has p2's report."""
+    world = SiteWorld(ChangingFreescale, 3, 3, 1)
+    assert world.apply(("attach", 3, 0))
+    SiteSchedule.of_world(world)._let_all_arrive()
+    returns = [("crash", 0, 1), ("remove", 1, 0), ("orphan", 3, -1), ("return", 3, 1)]
+    again = [("transmit", 4, 1), ("transmit", 1, 4), ("broadcast", 4, -1), ("transmit", 4, 1)]
+    for event in [("broadcast", 3, -1), ("transmit", 3, 0), *returns, *again]:
+        assert world.apply(event), event
+    assert world.member(1).site.delayed
+    SiteSchedule.of_world(world).settle()
+    sent = [message for life in (3, 4) for kind, message in world.lives[life].events if kind == "send"]
+    for life in (1, 2):
+        assert [message for kind, message in world.lives[life].events if kind == "deliver"] == sent
+    assert world.member(1).site.delayed == {}
+
+
 def test_a_super_peer_with_phones_does_not_leave() -> None:
     world = _settled(("attach", 2, 0))
     with pytest.raises(LocalError, match="phones have to move or leave first"):
