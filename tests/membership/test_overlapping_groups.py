@@ -205,7 +205,7 @@ def test_payloads_that_are_not_of_a_group_are_refused(data: bytes) -> None:
 
 FOUND = {
     "NamesNothing": (0, "after what it precedes"),
-    "DropsWhatItNames": (1188, "after what it precedes"),
+    "DropsWhatItNames": (1602, "after what it precedes"),
     "NoAdmissions": (120, "after what it precedes"),
     "WaitsForTheLost": (0, "never delivers"),
     "AsksWithNothing": (0, "after what it precedes"),

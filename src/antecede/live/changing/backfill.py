@@ -50,6 +50,8 @@ class BackfillCore(ForgettingCore):
         """Whether the application is giving its snapshot: nothing is delivered meanwhile."""
         self.snapshot_from: int | None = None
         """The position of a snapshot that is being written."""
+        self.unneeded: dict[str, int] = {}
+        """Files of snapshots that may go, and the number of the `Ready` after which they may."""
         self._histories: dict[int, HistoryLog] = {}
         self._syncs_history = False
 

@@ -200,6 +200,14 @@ class ChangingCore(BackfillCore):
         return {} if self.has_phones else split_own(before, self.me, seq, self.member.order.delivered)[1]
 
     @property
+    def pending_number(self) -> int:
+        """The number of the `Ready` that will make durable all that has happened so far."""
+        return self._next_number
+
+    def is_persisted(self, number: int) -> bool:
+        return self._persisted >= number or not self.is_durable
+
+    @property
     def has_ready(self) -> bool:
         has_history = bool(self.members) and self.keeps_history and self.history.has_unwritten
         return bool(self._records or self.packets) or has_history

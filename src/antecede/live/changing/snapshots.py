@@ -146,8 +146,8 @@ def digest_of(files: Files, name: str) -> bytes:
     return hashed.digest()
 
 
-def remove_others(files: Files, kept: set[str]) -> None:
-    """Delete the snapshots that nobody needs any more."""
-    for name in files.names():
-        if name.startswith(("snapshot-", "received-")) and name not in kept:
-            files.remove(name)
+def other_snapshots(files: Files, kept: set[str]) -> list[str]:
+    """The names of all snapshots but these."""
+    return [
+        name for name in files.names() if name.startswith(("snapshot-", "received-")) and name not in kept
+    ]

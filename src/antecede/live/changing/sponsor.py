@@ -22,8 +22,8 @@ from antecede.live.changing.snapshots import (
     SnapshotWriter,
     WelcomeState,
     encode_state,
+    other_snapshots,
     received_name,
-    remove_others,
     snapshot_name,
 )
 from antecede.live.clock import Clock
@@ -209,4 +209,10 @@ def remove_unneeded(core: ChangingCore, retention: Retention | None, now: int) -
             kept.add(received_name(core.address, state.transfer.digest))
         core.forget_histories()
         core.history.trim(retention, now, core.needed_position)
-        remove_others(files, kept)
+        # Until that is durable, a restart may need them after all.
+        core.unneeded = {
+            name: core.unneeded.get(name, core.pending_number) for name in other_snapshots(files, kept)
+        }
+        for name, number in core.unneeded.items():
+            if core.is_persisted(number):
+                files.remove(name)
