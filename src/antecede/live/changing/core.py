@@ -7,20 +7,15 @@ its links, its log and its application.
 A process has an address for each of its attempts to join, and a member at each; packets travel on a link
 between two addresses. One of the members is `member`, the current one; the others answer that nobody is
 there.
-
-Unlike with a fixed list, a delivery may send something: whoever delivers a removal reports what it holds.
-Then the poll is logged at once, and its message is given to the application when that is durable.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from antecede.causality import MessageId
-from antecede.live.changing.backfill import BackfillCore
-from antecede.live.changing.causes import Causes, causes_of, follow, split_own
+from antecede.live.changing.causes import Causes, split_own
+from antecede.live.changing.delivering import DeliveringCore
 from antecede.live.changing.events import (
     Aged,
     AttemptBegun,
@@ -42,19 +37,16 @@ from antecede.live.changing.events import (
 from antecede.live.changing.history import HistoryBatch
 from antecede.live.changing.recovery import take_checkpoint
 from antecede.live.changing.report_deltas import ReportRequest, apply_delta, decode, is_ours
-from antecede.live.changing.reporting import ReportSchedule
 from antecede.live.changing.seals import LiarLinks, StreamSeals, StreamSignatures
-from antecede.live.envelope import PHONE_ORIGINS, Body, wrap
+from antecede.live.envelope import Body, wrap
 from antecede.live.events import (
     AckReceived,
     Broadcast,
     CertificateLearned,
-    Delivered,
     DeliveryAcked,
     Equivocated,
     Event,
     KeyStarted,
-    LogRecord,
     Opened,
     PacketReceived,
     Parked,
@@ -65,15 +57,7 @@ from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
 from antecede.live.seals import RevokedKeyError
 from antecede.live.trace_rows import (
-    ADMIT,
-    CLOSE,
-    DELIVER,
-    LEAVE,
-    RECEIVE,
-    REMOVE,
     SEND,
-    TraceBuffer,
-    TraceRow,
 )
 from antecede.live.transport.frames import Packets
 from antecede.live.transport.outbox import chain, is_skipped, skip
@@ -82,20 +66,14 @@ from antecede.membership.packets import ProgressReport
 from antecede.membership.state import Phase, ViewChange
 from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
 
-_CHANGES = {"admit": ADMIT, "leave": LEAVE, "remove": REMOVE, "disown": REMOVE, "close": CLOSE}
-"""The kinds of rows for changes. Who is disowned never began, and is removed."""
-_MANY_NAMES = 1_024
 _MANY_MEMBERS = 1 << 63
 """No bound of the ids of streams, nor of the certificates that a member may show."""
-_NOT_IN_GROUP = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
 
-class ChangingCore(BackfillCore):
+class ChangingCore(DeliveringCore):
     """The process of the member `name`. `kind` is the protocol's class for groups that change."""
 
     is_phone_core = False
-    has_phones = False
-    """Whether messages may be of phones. Then applications are told no causes: phones have bits instead."""
 
     def __init__(
         self,
@@ -105,38 +83,18 @@ class ChangingCore(BackfillCore):
         own: bool = True,
         traced: bool = False,
     ) -> None:
-        super().__init__(kind, name)
-        self.is_durable, self.delivers_own, self.is_traced = durable, own, traced
+        super().__init__(kind, name, durable, traced)
+        self.delivers_own = own
         self.sealing: StreamSeals = StreamSeals(self)
         self.statements = self.receiver = self.sealing
         self.equivocators = LiarLinks(self)
-        self.trace = TraceBuffer(0 if durable else sys.maxsize)
-        self.trace_names: list[str] = []
-        """The labels of the members in rows of the trace, which name them by their places here."""
-        self._codes: dict[str, int] = {}
-        self.time = self.polls = 0
-        """The last time in the log; how often a delivery was asked for, and that changed anything."""
-
         self.broadcasts = 0
         """How many messages the application has broadcast, as all incarnations together."""
         self.last_broadcast = MessageId(-1, 0)
         self.changes: list[ViewChange] = []
         """For the driver to take."""
-        self.invalid: list[str] = []
-        """What was wrong with messages that were not given to the application; for the driver to take."""
-        self.reports = ReportSchedule()
-        self.on_idle: Callable[[], None] | None = None
-        """Called when somebody is to be admitted and the application asks for its next message."""
-
         self._saved: set[int] = set()
         """Of `replayed`, what the checkpoint that is being written makes unnecessary."""
-        self._records: list[LogRecord] = []
-        self._logged_polls = 0
-        self._next_number, self._persisted = int(durable), 0
-        self._arrived: dict[MessageId, int] = {}
-        """For messages that are not delivered: the number of the `Ready` that makes their packet durable."""
-        self._unblocking_number = 0
-        """The same for whatever else may have unblocked held messages."""
         self._handlers = self._create_handlers()
 
     def _create_handlers(self) -> dict[type, Any]:
@@ -216,8 +174,8 @@ class ChangingCore(BackfillCore):
         batch = self._take_history(checkpoint)
         if self.is_traced or batch is not None:
             self.log_polls(self.time)  # so that a replay gives all rows, and all of the history, so far
-        if self.is_traced and not self.trace.rows and len(self.trace_names) > _MANY_NAMES:
-            self.resume_trace([], self.trace.first, [])
+        if self.is_traced:
+            self.trace_rows.forget_names()
         ready = Ready(
             number=self._next_number,
             records=() if checkpoint else [*self.sealing.take_unlogged(self.time), *self._records],
@@ -280,7 +238,9 @@ class ChangingCore(BackfillCore):
             if self.is_traced:
                 packet = next((send.packet for send in effects.sends), None)
                 control = 0 if packet is None else len(self.kind.encode(packet)) - len(payload)
-                self._add_row(SEND, self.last_broadcast, event.time, control, len(payload), causes=before)
+                self.trace_rows.add(
+                    SEND, self.last_broadcast, event.time, control, len(payload), causes=before
+                )
             self._carry_out(member.me, effects)
             self.broadcasts += 1
             self.causes[origin] = seq
@@ -340,7 +300,7 @@ class ChangingCore(BackfillCore):
         mine, theirs = self.links[link]
         member = self.members[mine]
         if self.is_traced and member.phase == Phase.MEMBER and mine == self.address:
-            self._note_received(messages, theirs, now)
+            self.trace_rows.add_received(messages, theirs, now)
         was_member = member.phase == Phase.MEMBER
         try:
             effects = member.receive(theirs, packet, now)
@@ -400,140 +360,7 @@ class ChangingCore(BackfillCore):
         mine, theirs = self.links[event.link]
         self._carry_out(mine, self.members[mine].meet(theirs, event.version))
 
-    # Delivering
-
-    def next_delivery(self, now: int, acks: bool) -> Delivery | None:
-        """The application asks for a message: the one in flight again, unless this `acks` it.
-
-        None if there is none that would be delivered again after a crash, and while somebody is to be
-        admitted first.
-        """
-        queue = self.application
-        if acks:
-            queue.ack()
-        if not queue.attempts and self.phase in _NOT_IN_GROUP:
-            return None  # this process is about to be another member
-        if self.takes_snapshot:
-            return None  # which must not have a part of what follows
-        if not queue.unacked:
-            if self.on_idle is not None and self.may_sponsor:
-                self.on_idle()
-            is_paused = self.wants_snapshot and not self.member.undelivered
-            if is_paused or not self.is_started or not self._deliver_one(now):
-                return None
-        position = queue.acked + 1
-        if self.is_durable and (queue.parking or self._numbers.get(position, 0) > self._persisted):
-            return None
-        self._numbers.pop(position, None)
-        queue.attempts += 1
-        delivery = queue.unacked[0]
-        if queue.attempts == 1 and queue.is_own(delivery):
-            queue.take_own(delivery)
-        return delivery
-
-    def _deliver_one(self, now: int) -> bool:
-        """Until there is a message for the application, or nothing more."""
-        while not self.application.unacked:
-            if not self.poll(now):
-                return False
-        return True
-
-    def poll(self, now: int) -> bool:
-        """Ask the member for a delivery; whether that has changed anything."""
-        if self.phase != Phase.MEMBER:
-            return False
-        if self.has_backfill:
-            self._deliver_backfill()
-            return True
-        member = self.member
-        before, count = member.deliveries, len(member.undelivered)
-        try:
-            delivery = member.deliver(now)
-        except RemoteError as error:
-            # Its content is none: it counts as delivered, here and at everyone.
-            self.invalid.append(str(error))
-            delivery = None
-        if delivery is None and member.deliveries == before and len(member.undelivered) == count:
-            return False
-        self.polls += 1
-        effects = member.pending_effects(now)
-        is_simple = member.deliveries == before + 1 and not effects.sends
-        if delivery is not None and is_simple and delivery.message not in member.originals:
-            number = max(self._unblocking_number, self._take_arrived(delivery.message))
-        else:
-            self.log_polls(now)
-            number = self._next_number
-        self._carry_out(member.me, effects)
-        self._after(member)
-        if delivery is not None:
-            self._deliver(delivery, number, now)
-        return True
-
-    def _deliver_backfill(self) -> None:
-        """A message of the past, which the welcome has made durable."""
-        self.polls += 1
-        queue, delivery = self.application, self.take_backfill()
-        if not self.has_phones:
-            follow(self.causes, delivery.message, delivery.causes or {})
-        queue.unacked.append(delivery)
-        queue.delivered += 1
-        self._numbers[queue.delivered] = self._unblocking_number
-
-    def _take_arrived(self, message: MessageId) -> int:
-        """The number of the `Ready` that makes a message durable, or one that is not less."""
-        if message in self._arrived:
-            return self._arrived.pop(message)
-        # A message of another super peer's phone has come under another id.
-        return max(self._arrived.values(), default=0) if message.origin >= PHONE_ORIGINS else 0
-
-    def _deliver(self, delivery: Delivery, number: int, now: int) -> None:
-        if self.is_traced:
-            self._add_row(DELIVER, delivery.message, now)
-        named: Causes = {}
-        if not self.has_phones:
-            order, is_copy = self.member.order, delivery.message in self.member.originals
-            named = causes_of(delivery, is_copy, order.carries_immediate_dependencies)
-            follow(self.causes, delivery.message, named)
-            if len(self.causes) > 2 * len(order.delivered):  # one that broadcasts nothing forgets nothing
-                self.causes = {peer: seq for peer, seq in self.causes.items() if peer in order.delivered}
-        if named is not delivery.causes:
-            delivery = Delivery(delivery.message, delivery.payload, named)
-        queue = self.application
-        queue.delivered += 1
-        queue.unacked.append(delivery)
-        self.reports.bytes += len(delivery.payload)
-        self._numbers[queue.delivered] = number
-        self.add_to_history(delivery, now)
-
-    def _on_delivery_acked(self, event: DeliveryAcked) -> None:
-        self.application.ack()
-
-    def _on_parked(self, event: Parked) -> None:
-        self._log(event)
-        self.application.park(event)
-        if not self.is_durable:
-            self.application.finish_parking(event.position)
-
-    def _on_unparked(self, event: Unparked) -> None:
-        self._log(event)
-        self.application.unpark(event.position)
-
     # What every event leaves
-
-    def _log(self, record: Any) -> None:
-        if self.is_durable and not self.is_replaying:
-            self.log_polls(record.time)
-            self._records.append(record)
-        self.time = max(self.time, record.time)
-
-    def log_polls(self, now: int) -> None:
-        """Record how often a delivery was asked for, if that has changed: what happens next depends on it."""
-        if self.is_durable and not self.is_replaying and self.polls != self._logged_polls:
-            self._records.append(Delivered(self.polls, now))
-        self._logged_polls = self.polls
-
-    def resume_polls(self, polls: int) -> None:
-        self.polls = self._logged_polls = polls
 
     def _after(self, member: ChangingMember) -> None:
         """There is a link to every member of the view, and changes are noted."""
@@ -551,53 +378,8 @@ class ChangingCore(BackfillCore):
                 if change.kind == "admit":
                     self.since[change.member] = self.time
                 if self.is_traced:
-                    kind, member_label = _CHANGES[change.kind], self.labels[change.member]
-                    self._add_row(kind, change.message, self.time, member=self._code(member_label))
+                    self.trace_rows.add_change(change, self.time)
             if len(self.since) > 2 * len(member.addresses):
                 self.since = {each: since for each, since in self.since.items() if each in member.addresses}
             if not self.is_replaying:
                 self.changes += changes
-
-    # The trace
-
-    def resume_trace(self, names: list[str], first: int, rows: list[TraceRow]) -> None:
-        """These rows are not in the trace's folder yet."""
-        self.trace_names[:] = names
-        self._codes = {name: code for code, name in enumerate(names)}
-        self.trace.first, self.trace.rows = first, rows
-
-    def log_deliveries(self, now: int) -> None:
-        """As the driver of a fixed list calls it: make rows of the trace durable."""
-        self.log_polls(now)
-
-    def _note_received(self, messages: Sequence[MessageId], theirs: int, now: int) -> None:
-        stream = self.member.stream_at.get(theirs)
-        if stream is not None:
-            link = self._code(self.labels[stream])
-            for message in messages:
-                self._add_row(RECEIVE, message, now, link=link)
-
-    def _add_row(
-        self,
-        kind: int,
-        message: MessageId,
-        now: int,
-        control: int = 0,
-        payload: int = 0,
-        link: int = -1,
-        member: int = -1,
-        causes: Causes | None = None,
-    ) -> None:
-        origin, process = self._code(self.labels[message.origin]), self._code(self.identity.label)
-        named = None
-        if causes is not None and not self.has_phones:
-            named = [(self._code(self.labels[peer]), seq) for peer, seq in sorted(causes.items())]
-        row = TraceRow(kind, origin, message.seq, now, control, payload, link, named, member, process)
-        self.trace.add(row)
-
-    def _code(self, label: str) -> int:
-        codes = self._codes
-        if (code := codes.get(label)) is None:
-            code = codes[label] = len(self.trace_names)
-            self.trace_names.append(label)
-        return code

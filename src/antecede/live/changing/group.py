@@ -143,7 +143,7 @@ class DynamicGroup(Group):
         run, protocol = settings.group, settings.protocol
         store = self._journal.store if self._journal is not None else secrets.token_hex(8)
         return NodeTrace(
-            settings.trace, run, run, protocol, core.trace_names, settings.me, core.trace, store[:8]
+            settings.trace, run, run, protocol, core.trace_rows.names, settings.me, core.trace, store[:8]
         )
 
     def _create_connections(self) -> MemberConnections:

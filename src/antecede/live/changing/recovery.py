@@ -97,7 +97,7 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         parking=queue.parking,
         time=core.time,
         since=core.since,
-        trace_names=core.trace_names,
+        trace_names=core.trace_rows.names,
         speaks=core.speaks,
         aged_at=core.aged_at,
         old_tombstones=core.old_tombstones,
@@ -143,7 +143,7 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
     if checkpoint.state:
         state = msgspec.msgpack.decode(checkpoint.state, type=ChangingCoreState)
         _load(core, state, checkpoint.packets)
-        core.resume_trace(state.trace_names, checkpoint.trace_first, list(checkpoint.trace))
+        core.trace_rows.resume(state.trace_names, checkpoint.trace_first, list(checkpoint.trace))
     last = core.time
     for record in contents.records():
         last = record.time

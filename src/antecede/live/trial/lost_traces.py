@@ -28,7 +28,7 @@ async def complete_trace(store: Path, group: str, protocol: str, name: str, fold
         # All that was replayed is in the store.
         core.trace.durable = core.trace.length
         trace = NodeTrace(
-            folder, group, group, protocol, core.trace_names, name, core.trace, journal.store[:8]
+            folder, group, group, protocol, core.trace_rows.names, name, core.trace, journal.store[:8]
         )
         await trace.write()
     finally:
