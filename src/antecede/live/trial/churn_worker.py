@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import hashlib
 import importlib
 import json
@@ -226,11 +227,19 @@ def run_worker(task: WorkerTask) -> int:
     return 0
 
 
-def main() -> None:
-    """Fork a process for each task on the input, and say when one has ended: both as JSON on the output."""
-    # For traces; to import them takes longer than most processes live.
+def _import_everything() -> None:
+    """What a worker would import for its trace takes longer than most of them live."""
     importlib.import_module("antecede.trace.event_tables")
     importlib.import_module("antecede.trace.writer")
+    importlib.import_module("pandas")  # as Arrow's first array does
+    importlib.import_module("encodings.idna")  # as the first call to another host does
+    gc.collect()
+    gc.freeze()  # or each worker's first collection copies all of this memory
+
+
+def main() -> None:
+    """Fork a process for each task on the input, and say when one has ended: both as JSON on the output."""
+    _import_everything()
     tasks = os.fdopen(0, "rb", buffering=0)  # `select` must not miss what is buffered
     pids: dict[int, str] = {}
     while True:
