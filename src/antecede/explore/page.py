@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
-import re
 import struct
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
@@ -16,54 +12,29 @@ import msgspec
 from antecede.durability import create_private
 from antecede.errors import InputError
 from antecede.explore.index import Progress, Written, write_index
-from antecede.report.page import STYLE
-from antecede.report.svg import text as escape
+from antecede.report.web_page import WebPage
 from antecede.trace.writer import write_whole
 
-MODULES = ("data.js", "causal.js", "raster.js", "view.js", "app.js")
-"""In an order in which each comes after those that it imports."""
-POLICY = "default-src 'none'; {sources}; base-uri 'none'; form-action 'none'; img-src data:"
+PAGE = WebPage(
+    "explore/explorer.html",
+    "explore/explorer.css",
+    (
+        "report/elements.js",
+        "explore/data.js",
+        "explore/causal.js",
+        "explore/raster.js",
+        "explore/view.js",
+        "explore/app.js",
+    ),
+)
 MAX_PAGE = 80 << 20
 """Characters of a page with its run in it."""
-_PAGE, _DATA = "index.html", "data"
-_LINK = re.compile(r"^import [^;]*;\n|^export (?=(?:class|const|function|async) )", re.MULTILINE)
-
-
-@cache
-def script() -> str:
-    """The page's modules as one script: a page that is opened from a disk cannot load modules."""
-    folder = files("antecede.explore").joinpath("web")
-    parts = [_LINK.sub("", folder.joinpath(name).read_text(encoding="utf-8")) for name in MODULES]
-    return '(() => {\n"use strict";\n' + "".join(parts) + "})();\n"
-
-
-@cache
-def style() -> str:
-    return STYLE + files("antecede.explore").joinpath("web", "explorer.css").read_text(encoding="utf-8")
-
-
-def policy() -> str:
-    """The Content-Security-Policy: this script, this style and the run's own files, and nothing else."""
-    sources = f"script-src '{_digest(script())}'; style-src '{_digest(style())}'; connect-src 'self'"
-    return POLICY.format(sources=sources)
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+_FILE, _DATA = "index.html", "data"
 
 
 def page(title: str, data: str | None = None) -> str:
     """The page as HTML; `data` is the run, if it is part of the page."""
-    body = files("antecede.explore").joinpath("web", "explorer.html").read_text(encoding="utf-8")
-    held = f'<script type="text/plain" id="data">{data}</script>\n' if data is not None else ""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{style()}</style></head><body>\n"
-        f"{body}{held}<script>{script()}</script>\n</body></html>\n"
-    )
+    return PAGE.html(title, "" if data is None else f'<script type="text/plain" id="data">{data}</script>\n')
 
 
 def write(
@@ -89,7 +60,7 @@ def write_folder(
     """Write the page and the run's files into a new folder, or over one that was written so."""
     data = folder / _DATA
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / _PAGE).unlink(missing_ok=True)
+    (folder / _FILE).unlink(missing_ok=True)
     for old in data.iterdir():
         old.unlink()
 
@@ -98,19 +69,19 @@ def write_folder(
         (data / name).write_bytes(content)
 
     written = write_index(path, title, run, write, progress)
-    write_whole(folder / _PAGE, page(title).encode())
+    write_whole(folder / _FILE, page(title).encode())
     return written
 
 
 def is_explorer(folder: Path) -> bool:
     """Whether a folder was written by `write_folder`, complete or not."""
-    names = {each.name for each in folder.iterdir()} - {_PAGE, f".{_PAGE}.writing"}
+    names = {each.name for each in folder.iterdir()} - {_FILE, f".{_FILE}.writing"}
     return names == {_DATA} and all(each.suffix in (".bin", ".json") for each in (folder / _DATA).iterdir())
 
 
 def is_complete(folder: Path) -> bool:
     """Whether a folder can be shown as it is."""
-    return folder.is_dir() and (folder / _PAGE).is_file() and (folder / _DATA / "index.json").is_file()
+    return folder.is_dir() and (folder / _FILE).is_file() and (folder / _DATA / "index.json").is_file()
 
 
 def write_file(

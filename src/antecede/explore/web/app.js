@@ -1,28 +1,13 @@
 // The page: search, keys, the mouse, the selected message, and violations one key away. Every name goes into the page
 // as text, never as HTML.
 
+import { byId, element, plural } from "../../report/web/elements.js";
 import { causalFuture, causalPast, timesOf } from "./causal.js";
 import { Data, NONE } from "./data.js";
 import { View, parseTime, showTime } from "./view.js";
 
 const MAX_LISTED = 200;
 const IN_SIGHT = 1500;
-
-/** @param {string} id @returns {any} */
-const byId = (id) => document.getElementById(id);
-
-/** @param {string} tag @param {string} [text] @param {string} [name] */
-function element(tag, text, name) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  if (name) made.className = name;
-  return made;
-}
-
-/** @param {number} count @param {string} one @param {string} [many] */
-function plural(count, one, many = one + "s") {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-}
 
 class App {
   /** @param {Data} data */
