@@ -1,4 +1,4 @@
-"""How a process calls others that do not answer: pauses between calls, and calls beside one that hangs.
+"""Whom a process calls, and when: turns, pauses between calls, and calls beside one that hangs.
 
 A partition may end at any moment, and then both sides are to have everything within a second. So calls are
 repeated after a third of a second at most, and the first that succeeds is a sign that others may, too. Where
@@ -12,11 +12,16 @@ import contextlib
 import random
 import ssl
 import time
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
+from antecede.errors import AntecedeError
+from antecede.live.changing.core import ChangingCore
+from antecede.live.security.identity import Security
 from antecede.live.transport.wires import Wire, dial
 
-FIRST_PAUSE = 0.05
+_FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.3
 _CALLS_PER_SECOND = 20
 _FRESH_SECONDS = 0.4
@@ -25,6 +30,13 @@ lost, the operating system sends the next after 1, 3, 7 and 15 seconds."""
 _MAX_AT_ONCE = 4
 _SIGN_SECONDS = 0.25
 """Signs of life within this time are one."""
+_NEWCOMER_PAUSE = 0.5
+"""How long a member waits for a newcomer's call."""
+CALLS_AT_ONCE, _TURN_SECONDS = 16, 0.5
+"""How many others are called at a time, and when the next may be called if one does not answer."""
+_PAUSE_EACH = 0.01
+"""For each link, how long the one with the greater name waits to be called."""
+GREETING_SECONDS = 10.0
 
 
 class Pauses:
@@ -37,7 +49,7 @@ class Pauses:
     async def wait(self, link: int, failures: int) -> None:
         """After so many calls in a row without success; until there is a sign of life, at most."""
         longest = max(_LONGEST_PAUSE, len(self._ends) / _CALLS_PER_SECOND)
-        seconds = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1.0)
+        seconds = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1.0)
         self._ends[link] = end = asyncio.Event()
         try:
             with contextlib.suppress(TimeoutError):
@@ -86,3 +98,91 @@ def _close(attempt: asyncio.Task[Any]) -> None:
     """It may have succeeded in the same moment."""
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result().abort()
+
+
+class Calls:
+    """The calls of one process. `is_amiss` says whether a link has no connection, or one that seems to be
+    broken; `serve` greets on a connection, calls its last argument once both have greeted, and serves it."""
+
+    def __init__(
+        self,
+        core: ChangingCore,
+        security: Security,
+        may_call: Callable[[], bool],
+        is_amiss: Callable[[int], bool],
+        serve: Callable[[Wire, int, Callable[[int], None]], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._core, self._security, self._may_call = core, security, may_call
+        self._is_amiss, self._serve, self._spawn = is_amiss, serve, spawn
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        """By link, who calls."""
+        self._pauses = Pauses()
+        self._lost: set[int] = set()
+        """Links that had a connection, and have none."""
+        self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
+        self.may_be_called = False
+
+    def call_if_wanted(self, link: int) -> None:
+        if link not in self._tasks and self._may_call() and self._core.wanted_place(link):
+            task = self._tasks[link] = self._spawn(self._keep_calling(link))
+            task.add_done_callback(partial(self._on_end, link))
+
+    def _on_end(self, link: int, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(link) is task:
+            del self._tasks[link]
+
+    def on_connected(self, link: int) -> None:
+        if self._tasks.get(link) is asyncio.current_task():
+            del self._tasks[link]
+        if link in self._lost:
+            self._lost.discard(link)
+            self._pauses.sign_of_life()
+
+    def on_lost(self, link: int) -> None:
+        self._lost.add(link)
+
+    def forget(self, link: int) -> None:
+        """A link is no more."""
+        self._lost.discard(link)
+
+    async def _keep_calling(self, link: int) -> None:
+        failures = 0
+        if (pause := self._pause_for_other(link)) and self._is_amiss(link):
+            await asyncio.sleep(pause)
+        while self._may_call() and (where := self._core.wanted_place(link)) and self._is_amiss(link):
+            with contextlib.suppress(OSError, TimeoutError, AntecedeError), contextlib.ExitStack() as turn:
+                await self._turns.acquire()
+                turn.callback(self._turns.release)
+                asyncio.get_running_loop().call_later(_TURN_SECONDS, turn.close)
+                if link not in self._core.links or not self._is_amiss(link):
+                    return  # the other one has called meanwhile
+                wire = await dial_afresh(where, self._security.client, GREETING_SECONDS)
+                if not self._is_amiss(link):
+                    wire.abort()
+                    return
+                await self._serve(wire, link, partial(_end_turn, turn))
+            if self._tasks.get(link) is not asyncio.current_task():
+                return  # there was a connection, so this call is over
+            failures += 1
+            await self._pauses.wait(link, failures)
+
+    def _pause_for_other(self, link: int) -> float:
+        """How long to wait for the other's call, so that not both call at once. A newcomer calls first: it
+        waits for what others send to it."""
+        core = self._core
+        if not self.may_be_called:
+            return 0.0
+        if link not in core.partner_lineages:
+            streams = (core.member.stream_at.get(address, -1) for address in core.links[link])
+            mine, theirs = (core.since.get(stream, 0) for stream in streams)
+            if mine != theirs:
+                return 0.0 if mine > theirs else _NEWCOMER_PAUSE
+        # In a large group it takes a while to call everyone.
+        is_first = core.name < core.partner_name(link)
+        return 0.0 if is_first else 2 * _FIRST_PAUSE + _PAUSE_EACH * len(core.links)
+
+
+def _end_turn(turn: contextlib.ExitStack, _: int) -> None:
+    """Who was called has answered, and others may be called."""
+    turn.close()
