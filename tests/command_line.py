@@ -23,7 +23,7 @@ from antecede.cli.main import main
 
 requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
 for line in requests:
-    arguments, folder, environment, out, err = json.loads(line)
+    arguments, folder, umask, environment, out, err = json.loads(line)
     child = os.fork()
     if not child:
         break
@@ -34,6 +34,8 @@ signal.alarm(300)  # a command that hangs ends by a signal
 for stream, name, mode in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
     os.dup2(os.open(name, mode), stream)
 os.chdir(folder)
+if umask >= 0:
+    os.umask(umask)
 os.environ.clear()
 os.environ.update(environment)
 sys.argv = ["antecede", *arguments]
@@ -56,18 +58,20 @@ def _server() -> subprocess.Popen[str]:
     return process
 
 
-def antecede(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def antecede(*arguments: str, cwd: Path | None = None, umask: int = -1) -> subprocess.CompletedProcess[str]:
     """What a command prints, and its exit code."""
-    done = antecede_bytes(*arguments, cwd=cwd)
+    done = antecede_bytes(*arguments, cwd=cwd, umask=umask)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def antecede_bytes(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+def antecede_bytes(
+    *arguments: str, cwd: Path | None = None, umask: int = -1
+) -> subprocess.CompletedProcess[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         out, err = (Path(folder) / name for name in ("out", "err"))
         for file in (out, err):
             file.touch()
-        request = (arguments, str(cwd or Path.cwd()), dict(os.environ), str(out), str(err))
+        request = (arguments, str(cwd or Path.cwd()), umask, dict(os.environ), str(out), str(err))
         server = _server()
         assert server.stdin is not None
         assert server.stdout is not None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+from command_line import antecede
+
 HASTY = """
 from antecede.protocols.mbcp import Mbcp
 
@@ -20,10 +19,6 @@ class Hasty(Mbcp):
     def _accept(self, packet, unmet):
         return super()._accept(packet, [])
 """
-
-
-def antecede(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,8 +15,8 @@ from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.reader import read_trace
+from command_line import antecede
 
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 PART = "part-00000.parquet"
 
 
@@ -27,10 +25,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files") / "trace"
     simulate_to(folder, scenario(protocol="mbcp", peers=5, seconds=1, seed=7))
     return folder
-
-
-def antecede(*arguments: str, umask: int = -1) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, timeout=300, umask=umask)
 
 
 def flipped(trace: Path, target: Path, place: int) -> Path:

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from antecede import __version__
 from antecede.cli.main import app
 from antecede.errors import InputError
+from command_line import antecede
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 IDS = ("--group", "room", "--id", "event_id", "--deps", "follows")
@@ -358,10 +359,6 @@ def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_
     ):
         with pytest.raises(InputError, match=message):
             output("held", folder)
-
-
-def antecede(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *words], capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import antecede
+import command_line
 from antecede.live.events import TimerFired
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
@@ -24,8 +25,7 @@ BODIES: list[Any] = ["one", {"two": 2}, b"\x00three", "four"]
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "antecede", "store", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return command_line.antecede("store", *map(str, arguments))
 
 
 @pytest.fixture

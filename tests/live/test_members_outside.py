@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,21 +12,17 @@ from typing import Any
 from live_groups import run, until
 from rooms import Room, room
 
+import command_line
 from antecede.cli.chat_terminal import describe_change
 from antecede.live.operations.metrics import health, render
 from antecede.live.settings import Settings
 from antecede.live.view import MemberChange
 
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
-
 
 async def antecede(*arguments: str | Path) -> tuple[int, str]:
     """What a command prints, while the members of this process go on."""
-    process = await asyncio.create_subprocess_exec(
-        *ANTECEDE, *map(str, arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
+    done = await asyncio.to_thread(command_line.antecede, *map(str, arguments))
+    return done.returncode, done.stdout + done.stderr
 
 
 def configure(group: Room, name: str) -> Path:

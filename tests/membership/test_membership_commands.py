@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
+from command_line import antecede
+
 LATE = """
 from antecede.membership.catalog import ChangingMbcp
 
@@ -30,10 +29,6 @@ class LateCounts(ChangingMbcp):
         finally:
             counts[last] += 1
 """
-
-
-def antecede(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.fixture(scope="module")
