@@ -40,6 +40,10 @@ class NameKeyring:
         self.certificates.append(certificate)
         return True
 
+    @property
+    def names(self) -> list[str]:
+        return [each.removeprefix(_CERTIFICATE).decode() for each in self.certificates if each]
+
     def forget(self, name: str) -> None:
         certificate = _CERTIFICATE + name.encode()
         if name != self._me and certificate in self.certificates:

@@ -45,6 +45,17 @@ def test_no_execution_breaks_a_promise() -> None:
     assert {name: count for name, count in rare.items() if happened[name] < count} == {}
 
 
+@pytest.mark.parametrize(
+    ("seed", "protocol"),
+    [
+        (500023, "mbcp"),  # somebody returns while others have forgotten its certificate
+        (2400059, "depseq"),  # the power fails soon after a restart: a history was not synced before
+    ],
+)
+def test_what_has_failed_before(seed: int, protocol: str) -> None:
+    assert execute(seed, protocol=protocol).violation is None
+
+
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("victim", [0, 2], ids=["sponsor", "newcomer"])
 def test_killed_at_every_disk_operation_of_an_admission(victim: int, power: bool) -> None:

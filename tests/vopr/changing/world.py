@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
-from antecede.live.changing import forgetting, history, reporting, snapshots, transfer
+from antecede.live.changing import forgetting, history, reporting, seals, snapshots, transfer
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.protocols import LIVE
 from antecede.live.changing.super_peer import SuperPeerCore
@@ -48,15 +48,15 @@ _CHANGES = ("join", "join", "join", "leave", "remove", "remove wrongly", "lose s
 @contextmanager
 def short_times() -> Iterator[None]:
     """As for fixed groups: everything that waits waits for less."""
-    before = reporting.RETRY, forgetting.IDLE
-    reporting.RETRY, forgetting.IDLE = 150 * MILLISECOND, 600 * MILLISECOND
+    before = reporting.RETRY, forgetting.IDLE, seals.MAX_PARTED
+    reporting.RETRY, forgetting.IDLE, seals.MAX_PARTED = 150 * MILLISECOND, 600 * MILLISECOND, 4
     sizes = snapshots.MAX_INLINE, snapshots.CHUNK, transfer.MAX_TAIL, history.SEGMENT_BYTES
     snapshots.MAX_INLINE, snapshots.CHUNK, transfer.MAX_TAIL, history.SEGMENT_BYTES = 60, 100, 200, 500
     try:
         with short_link_times():
             yield
     finally:
-        reporting.RETRY, forgetting.IDLE = before
+        reporting.RETRY, forgetting.IDLE, seals.MAX_PARTED = before
         snapshots.MAX_INLINE, snapshots.CHUNK, transfer.MAX_TAIL, history.SEGMENT_BYTES = sizes
 
 

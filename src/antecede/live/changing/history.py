@@ -181,6 +181,7 @@ class HistoryLog:
             header = self._header_of(self.segments[0])
             self.exists, self.first = True, self.segments[0].position
             self.counts = {} if header is None else header.counts
+            self._is_dirty = True  # a process that was killed may have written the end and not synced it
         self.size = sum(segment.size for segment in self.segments)
 
     def _open_last(self) -> bool:

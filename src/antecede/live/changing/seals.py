@@ -20,7 +20,7 @@ counts here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -66,6 +66,9 @@ Causes = Mapping[int, Any]
 
 _START = bytes(CHAIN_BYTES)
 _MAX_EARLY_CONTACTS = 1_024
+MAX_PARTED = 64
+"""How many names without a stream certificates are kept of. Somebody who is removed and returns is unknown
+here for a while, and those to whom it has returned do not show its certificate a second time."""
 _encode = msgspec.msgpack.Encoder().encode
 _statement_decoder = msgspec.msgpack.Decoder(Statement)
 
@@ -73,8 +76,12 @@ _statement_decoder = msgspec.msgpack.Decoder(Statement)
 class StreamSignatures(Signatures, Protocol):
     """Signs as one name, and verifies for all: members are numbered by stream."""
 
+    @property
+    def names(self) -> Iterable[str]:
+        """Of whom a certificate is known."""
+
     def forget(self, name: str) -> None:
-        """A name is that of no stream any more."""
+        """The certificates of a name are not needed any more."""
 
 
 class SealState(msgspec.Struct):
@@ -104,6 +111,8 @@ class StreamSeals(Sealer):
         """This process's signatures in the log, for a replay."""
         self._known: dict[Stream, str] = {}
         """The streams that are not forgotten, and whose they are."""
+        self._parted: dict[str, None] = {}
+        """Names with certificates and without a stream; those that have been for longest come first."""
         self.unlogged: list[Signed] = []
 
     def use(self, signatures: StreamSignatures) -> None:
@@ -367,16 +376,24 @@ class StreamSeals(Sealer):
             self.latest.pop(stream, None)
             self.liars.pop(stream, None)
             self._seals.forget(stream)
-        names = {self._known[stream] for stream in gone}
         contacts = {stream: contact for stream in alive if (contact := self._contact_of(stream))}
         self._known = {stream: contact.name for stream, contact in contacts.items()}
         self._early_contacts = {
             stream: each for stream, each in self._early_contacts.items() if stream not in contacts
         }
         if self.signatures is not None:
-            here = {*self._known.values(), *(each.name for each in self._core.greeted.values())}
-            for name in names - here - {each.name for each in self._early_contacts.values()}:
-                self.signatures.forget(name)
+            self._forget_certificates(self.signatures)
+
+    def _forget_certificates(self, signatures: StreamSignatures) -> None:
+        here = {*self._known.values(), self._core.name}
+        here |= {each.name for table in (self._core.greeted, self._early_contacts) for each in table.values()}
+        parted = [name for name in signatures.names if name not in here]
+        kept = {name: None for name in self._parted if name in parted}
+        self._parted = {**kept, **dict.fromkeys(parted)}
+        while len(self._parted) > MAX_PARTED:
+            name = next(iter(self._parted))
+            del self._parted[name]
+            signatures.forget(name)
 
     def save(self) -> SealState:
         certificates = [each for each in self.signatures.certificates if each] if self.signatures else []

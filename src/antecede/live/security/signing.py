@@ -11,7 +11,7 @@ When that was cannot be known: a revoked key counts until its member is heard wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from antecede.errors import require
@@ -171,8 +171,13 @@ class StreamKeyring(Keyring):
     def _check_holder(self, name: str) -> None:
         """Anybody's may be needed."""
 
+    @property
+    def names(self) -> Iterable[str]:
+        """Of whom a certificate is known."""
+        return self._keys
+
     def forget(self, name: str) -> None:
-        """A name is that of no stream any more. Should it come back, it shows its certificate again."""
+        """Should it come back, it shows its certificate again."""
         if name != self._me:
             for raw in self._keys.pop(name, {}):
                 self._serials.pop((name, raw), None)
