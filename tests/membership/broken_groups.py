@@ -8,13 +8,21 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.check.changing.overlap import OverlapWorld
-from antecede.membership.group_packets import Cause, Causes, GroupJoinRequest, RemovedMembers, decode_snapshot
+from antecede.membership.backlog import BacklogEntry
+from antecede.membership.group_packets import (
+    Cause,
+    Causes,
+    GroupJoinRequest,
+    RemovedMembers,
+    decode_payload,
+    decode_snapshot,
+)
 from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.packets import ApplicationData, Content, Counts, ProgressReport, Stream, Welcome
 from antecede.membership.progress import KnownProgress
 from antecede.membership.state import Phase
-from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Send
+from antecede.protocols.base import NO_EFFECTS, Delivery, Effects, Packet, Send
 
 
 class NamesNothing(ChangingMultigroup):
@@ -271,3 +279,15 @@ class RefusesQuietly(ChangingMultigroup):
     def _refuse(self, link: int) -> None:
         self.before_welcome = []
         super()._refuse(link)
+
+
+class CopiesCountAsGiven(ChangingMultigroup):
+    """What a process brings back counts as given to its own application at once."""
+
+    def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
+        self.undelivered.append(Delivery(entry.original, decode_payload(entry.payload).payload))
+
+    def deliver(self, now: int) -> Delivery | None:
+        if self.is_member and self.undelivered:
+            return self.undelivered.pop(0)
+        return super().deliver(now)

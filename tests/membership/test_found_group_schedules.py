@@ -185,6 +185,45 @@ REFUSES_A_SNAPSHOT: list[ScheduleEvent] = [
 """p9 has waited for long, and its process was given p2:1, which follows p6:2. So it refuses the snapshot
 of p6, which has been removed; p0 and p1 wait for p9's report on that."""
 
+GIVEN_BACK_TOO_LATE: list[ScheduleEvent] = [
+    ("join", 5, 0),
+    ("transmit", 5, 0),
+    ("transmit", 0, 1),
+    ("report", 0, -1),
+    ("transmit", 0, 5),
+    ("transmit", 0, 5),
+    ("transmit", 0, 1),
+    ("deliver", 1, -1),
+    ("transmit", 1, 5),
+    ("report", 5, -1),
+    ("transmit", 5, 1),
+    ("transmit", 5, 0),
+    ("remove", 1, 0),
+    ("transmit", 1, 5),
+    ("transmit", 1, 5),
+    ("deliver", 5, -1),
+    ("broadcast", 0, -1),
+    ("transmit", 5, 1),
+    ("transmit", 0, 5),
+    ("transmit", 5, 0),
+    ("deliver", 1, -1),
+    ("return", 0, 1),
+    ("transmit", 6, 1),
+    ("transmit", 1, 6),
+    ("remove", 4, 3),
+    ("transmit", 6, 1),
+    ("transmit", 6, 1),
+    ("transmit", 4, 3),
+    ("deliver", 1, -1),
+    ("deliver", 3, -1),
+    ("return", 3, 4),
+    ("transmit", 7, 4),
+    ("transmit", 4, 7),
+    ("broadcast", 7, -1),
+]
+"""p0 and p4 are one process, which returns as p6 and brings back p0:2. p7:2 follows the copy: p4 was given it
+while p6 still had the copy to give."""
+
 
 def violations(
     kind: type[ChangingMultigroup], founders: int, size: int, schedule: list[ScheduleEvent]
@@ -205,6 +244,7 @@ def violations(
         ("WaitsForItsAdmission", 8, 11, SPONSORS_WAIT_IN_A_CIRCLE),
         ("TakesAnySnapshot", 8, 11, REFUSES_A_SNAPSHOT),
         ("RefusesQuietly", 8, 11, REFUSES_A_SNAPSHOT),
+        ("CopiesCountAsGiven", 5, 6, GIVEN_BACK_TOO_LATE),
     ],
 )
 def test_what_went_wrong_once_does_not_again_but_without_its_rule(

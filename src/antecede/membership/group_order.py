@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from antecede.causality import MessageId
+from antecede.membership.backlog import BacklogEntry
 from antecede.membership.group_packets import (
     Cause,
     Causes,
@@ -173,9 +174,6 @@ class GroupOrder(ChangingMember, kw_only=True):
 
     def deliver(self, now: int) -> Delivery | None:
         while self.is_member:
-            if self.undelivered:
-                delivery = self.undelivered.pop(0)
-                return Delivery(delivery.message, decode_payload(delivery.payload).payload)
             for message, held in self.held.items():
                 if not held.behind & self.held.keys() and self._has_all(held.across):
                     return self._give(message, now)
@@ -200,6 +198,11 @@ class GroupOrder(ChangingMember, kw_only=True):
                     behind = behind | {first}
         if behind:
             self.behind[message] = behind
+
+    def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
+        """It waits like any other: what follows it in other groups must not be given before it."""
+        payload = decode_payload(entry.payload).payload
+        self.held[message] = WaitingMessage(entry.original, payload, {}, set())
 
     def _waits_behind(self, delivery: Delivery) -> set[MessageId]:
         """The messages before this one that wait."""

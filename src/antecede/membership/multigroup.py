@@ -229,10 +229,12 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return super().may_leave() and not self.held
 
     def _fate(self, entry: BacklogEntry) -> Fate:
-        """What is brought back is given to the application at once, after what precedes it."""
+        """What is brought back is given to the application after what precedes it, and waits for nothing."""
         found = super()._fate(entry)
-        if found is Fate.LOST and (self.held or not self._has_all(decode_payload(entry.payload).across)):
-            return Fate.OPEN
+        if found is Fate.LOST:
+            is_waiting = any(each.origin != self.stream for each in self.held)  # more than own copies
+            if is_waiting or not self._has_all(decode_payload(entry.payload).across):
+                return Fate.OPEN
         return found
 
     # Reports

@@ -71,11 +71,16 @@ class ReturningMember(ReceivingMember, kw_only=True):
             del entries[0]
             if known is Fate.LOST and self._is_new(entry.original):
                 content = ApplicationData(entry.payload, entry.original, entry.author)
-                self._on_application(content, self._broadcast(content, now), {})
-                self.undelivered.append(Delivery(entry.original, entry.payload))
+                message = self._broadcast(content, now)
+                self._on_application(content, message, {})
+                self._hold_own_copy(message, entry)
         if not entries:
             self.backlog.admissions.clear()
             self.backlog.awaited.clear()
+
+    def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
+        """What this member has broadcast again is given to its own application like any other message."""
+        self.undelivered.append(Delivery(entry.original, entry.payload))
 
     def _has_what_was_stable(self) -> bool:
         """Whether this member has what entries may depend on and is not brought back with them."""
