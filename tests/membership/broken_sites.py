@@ -6,8 +6,10 @@ from collections.abc import Collection
 
 import msgspec
 
+from antecede.causality import MessageId
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.gateways import ChangingHcg
+from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Counts, Departure, ProgressReport, Stream, in_order
 from antecede.membership.site import ComingPhone, LiveSlot
 from antecede.protocols.base import Effects, Packet
@@ -112,6 +114,20 @@ class BringsBackAnywhere(ChangingFreescale):
 
     def _has_what_was_stable(self) -> bool:
         return True
+
+
+class TellsNothingOfSenders(ChangingFreescale):
+    """A phone that is given a snapshot is not told who has admitted the senders of what may be lost."""
+
+    def _chains_of_unstable(self) -> dict[Stream, MessageId]:
+        return self._whole_chain(self.stream)
+
+
+class TellsPhonesNothingOfRemovals(ChangingFreescale):
+    """Phones do not hear from when on things are stable without a removed member."""
+
+    def _end(self, stream: Stream, last: int) -> None:
+        ChangingMember._end(self, stream, last)
 
 
 class ForgetsWhileAPhoneComes(ChangingFreescale):

@@ -12,6 +12,8 @@ from broken_sites import (
     ForgetsWhoHasLeft,
     KnowsOnlyWhatItReported,
     ReleasesToStrangers,
+    TellsNothingOfSenders,
+    TellsPhonesNothingOfRemovals,
 )
 
 from antecede.check.changing.kinds import schedule_type
@@ -46,6 +48,17 @@ BROUGHT_BACK_WITHOUT_WHAT_IS_STABLE: list[ScheduleEvent] = [
     ("report", 0, -1),
     ("transmit", 0, 2),
     ("report", 2, -1),
+    ("transmit", 2, 1),
+    ("transmit", 1, 2),
+    ("transmit", 1, 3),
+    ("transmit", 1, 0),
+    ("transmit", 2, 0),
+    ("transmit", 7, 2),
+    ("transmit", 5, 1),
+    ("transmit", 0, 1),
+    ("transmit", 1, 5),
+    ("transmit", 1, 7),
+    ("transmit", 7, 2),
 ]
 """p7:1 is stable without p1, which is removed and does not know it. p7 returns to p3, which p1 has
 admitted. p3 has never heard of p7:1, and broadcast again what followed it."""
@@ -248,6 +261,98 @@ RELEASED_TO_A_STRANGER: list[ScheduleEvent] = [
 broadcast nothing. p0 released p6 to p4, of which it had never heard: p4 counted nothing that p0 lacked, since
 everybody but p0 had all of the rest. So p6 went on without that."""
 
+RETURNED_TO_ONE_THAT_HAD_HEARD_OF_NOBODY: list[ScheduleEvent] = [
+    ("cut", 3, 0),
+    ("attach", 8, 2),
+    ("join", 4, 3),
+    ("transmit", 4, 3),
+    ("transmit", 3, 4),
+    ("transmit", 3, 1),
+    ("report", 4, -1),
+    ("cut", 2, 1),
+    ("broadcast", 4, -1),
+    ("transmit", 4, 1),
+    ("transmit", 4, 1),
+    ("transmit", 8, 2),
+    ("transmit", 2, 8),
+    ("deliver", 1, -1),
+    ("attach", 5, 4),
+    ("broadcast", 8, -1),
+    ("attach", 7, 3),
+    ("attach", 6, 1),
+    ("transmit", 6, 1),
+    ("expel", 1, 6),
+    ("transmit", 1, 6),
+    ("broadcast", 6, -1),
+    ("cut", 2, 4),
+    ("transmit", 6, 1),
+    ("broadcast", 8, -1),
+]
+"""p6 is given a snapshot with p4:1, is expelled by p1 and returns to p0, which has never heard of p4. So p0 took
+p4:1 for a message of one that was forgotten long ago, and broadcast p6:1 ahead of it."""
+
+STABLE_WITHOUT_WHO_WAS_REMOVED: list[ScheduleEvent] = [
+    ("attach", 5, 1),
+    ("transmit", 5, 1),
+    ("transmit", 1, 5),
+    ("remove", 1, 0),
+    ("transmit", 1, 2),
+    ("transmit", 1, 3),
+    ("deliver", 2, -1),
+    ("deliver", 3, -1),
+    ("transmit", 1, 2),
+    ("transmit", 1, 3),
+    ("transmit", 2, 1),
+    ("transmit", 2, 3),
+    ("transmit", 3, 1),
+    ("transmit", 3, 2),
+    ("deliver", 1, -1),
+    ("deliver", 2, -1),
+    ("deliver", 3, -1),
+    ("report", 1, -1),
+    ("report", 2, -1),
+    ("report", 3, -1),
+    ("transmit", 1, 2),
+    ("transmit", 1, 3),
+    ("transmit", 2, 1),
+    ("transmit", 2, 3),
+    ("transmit", 3, 1),
+    ("transmit", 3, 2),
+    ("report", 1, -1),
+    ("report", 2, -1),
+    ("report", 3, -1),
+    ("transmit", 1, 2),
+    ("transmit", 1, 3),
+    ("transmit", 2, 1),
+    ("transmit", 3, 1),
+    ("join", 4, 1),
+    ("transmit", 4, 1),
+    ("transmit", 1, 2),
+    ("transmit", 1, 3),
+    ("transmit", 1, 4),
+    ("deliver", 2, -1),
+    ("deliver", 3, -1),
+    ("report", 2, -1),
+    ("report", 3, -1),
+    ("report", 4, -1),
+    ("transmit", 2, 1),
+    ("transmit", 3, 1),
+    ("transmit", 4, 1),
+    ("broadcast", 4, -1),
+    ("transmit", 4, 1),
+    ("deliver", 1, -1),
+    ("transmit", 1, 5),
+    ("deliver", 5, -1),
+    ("broadcast", 5, -1),
+    ("expel", 1, 5),
+    ("transmit", 1, 5),
+    ("return", 5, 0),
+    ("transmit", 10, 0),
+    ("deliver", 0, -1),
+]
+"""p0 is removed and does not know it. p4 joins, and everybody else has its admission. So p1 said nothing of that
+when it gave p4:1 to p5, which it expels and which returns to p0: to one that took p4 for forgotten."""
+
 
 @pytest.mark.parametrize(
     ("kind", "founders", "size", "schedule"),
@@ -260,6 +365,8 @@ everybody but p0 had all of the rest. So p6 went on without that."""
         (ChangingFreescale, 4, 4, EXPELLED_DURING_A_MOVE),
         (ChangingFreescale, 3, 5, DONE_FOR_A_NEW_MEMBER),
         (ChangingFreescale, 4, 6, RELEASED_TO_A_STRANGER),
+        (ChangingBasic, 4, 5, RETURNED_TO_ONE_THAT_HAD_HEARD_OF_NOBODY),
+        (ChangingFreescale, 4, 5, STABLE_WITHOUT_WHO_WAS_REMOVED),
         (ChangingHcg, 3, 5, DONE_FOR_A_NEW_MEMBER),
     ],
 )
@@ -281,6 +388,8 @@ def test_what_went_wrong_once_does_not_again(
         (ForgetsTheExpelled, 4, 4, EXPELLED_DURING_A_MOVE),
         (ReleasesToStrangers, 4, 6, RELEASED_TO_A_STRANGER),
         (KnowsOnlyWhatItReported, 3, 5, DONE_FOR_A_NEW_MEMBER),
+        (TellsNothingOfSenders, 4, 5, RETURNED_TO_ONE_THAT_HAD_HEARD_OF_NOBODY),
+        (TellsPhonesNothingOfRemovals, 4, 5, STABLE_WITHOUT_WHO_WAS_REMOVED),
     ],
 )
 def test_without_its_rule_it_does(

@@ -100,7 +100,7 @@ class HubMember(ChangingMember, kw_only=True):
                 site.number,
                 OffsetBitmap(),
                 site.number,
-                self._whole_chain(self.stream),
+                self._chains_of_unstable(),
                 self._unstable(),
                 snapshot,
                 self.order.delivered[self.stream],
@@ -123,6 +123,14 @@ class HubMember(ChangingMember, kw_only=True):
                 is_lost = content.original is not None
                 found.append((number, BacklogEntry(original, content.payload, author, is_lost)))
         return found
+
+    def _chains_of_unstable(self) -> dict[Stream, MessageId]:
+        """Who was admitted by which message, of this member and of those whose messages are in `_unstable`: a
+        phone may bring them back to one that has never heard of their senders."""
+        chain = self._whole_chain(self.stream)
+        for _, message in self.site.unstable:
+            chain |= self._admission_chain(message.origin)
+        return chain
 
     def _content(self, message: MessageId) -> Content | None:
         """What is in a message that is not known to be stable."""
@@ -184,11 +192,21 @@ class HubMember(ChangingMember, kw_only=True):
                     break
                 last = number
                 del site.unstable[0]
-            if last and site.slots:
-                stable = StableNumber(last, delivered[self.stream])
-                sends = (Send(tuple(sorted(site.slots)), stable),)
+            if last:
+                sends = self._stable_up_to(last)
             site.clean_up()
         return Effects(sends)
+
+    def _end(self, stream: Stream, last: int) -> None:
+        """From now on things are stable without a removed member, also admissions, of which phones are told
+        nothing more. So they hear how much of this stream one must have that they may return to."""
+        super()._end(stream, last)
+        if stream in self.removals.removed:
+            self.outbox += self._stable_up_to(0)
+
+    def _stable_up_to(self, number: int) -> tuple[Send, ...]:
+        told = StableNumber(number, self.order.delivered[self.stream])
+        return (Send(to, told),) if (to := tuple(sorted(self.site.slots))) else ()
 
     # Messages
 
