@@ -288,7 +288,7 @@ RETURNED_TO_ONE_THAT_HAD_HEARD_OF_NOBODY: list[ScheduleEvent] = [
     ("transmit", 6, 1),
     ("broadcast", 8, -1),
 ]
-"""p6 is given a snapshot with p4:1, is expelled by p1 and returns to p0, which has never heard of p4. So p0 took
+"""p6 is given a snapshot with p4:1, is expelled by p1 and returns to p0, which has never heard of p4. p0 took
 p4:1 for a message of one that was forgotten long ago, and broadcast p6:1 ahead of it."""
 
 STABLE_WITHOUT_WHO_WAS_REMOVED: list[ScheduleEvent] = [
@@ -350,7 +350,7 @@ STABLE_WITHOUT_WHO_WAS_REMOVED: list[ScheduleEvent] = [
     ("transmit", 10, 0),
     ("deliver", 0, -1),
 ]
-"""p0 is removed and does not know it. p4 joins, and everybody else has its admission. So p1 said nothing of that
+"""p0 is removed and does not know it. p4 joins, and all others have its admission. So p1 said nothing of that
 when it gave p4:1 to p5, which it expels and which returns to p0: to one that took p4 for forgotten."""
 
 
