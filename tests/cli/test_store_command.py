@@ -21,6 +21,8 @@ from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import Checkpoint
 
+SOCKET = shutil.ignore_patterns("control")
+"""What is in the store of a running member and cannot be copied."""
 BODIES: list[Any] = ["one", {"two": 2}, b"\x00three", "four"]
 
 
@@ -91,7 +93,7 @@ def test_a_damaged_log_says_what_is_damaged_and_what_can_be_saved(tmp_path: Path
         async with antecede.join("room", me="ana", peers=["bo"], store=store) as group:
             for body in ("one", "two", "three"):
                 await group.broadcast(body)
-            shutil.copytree(store, tmp_path / "killed")
+            shutil.copytree(store, tmp_path / "killed", ignore=SOCKET)
 
     asyncio.run(talk())
     killed = tmp_path / "killed"
@@ -132,7 +134,7 @@ def test_messages_after_a_checkpoint_that_cannot_be_read_are_shown_as_unverified
     async def talk() -> None:
         async with antecede.join("room", me="ana", peers=["bo"], store=store) as group:
             await group.broadcast("only in the log")
-            shutil.copytree(store, tmp_path / "killed")
+            shutil.copytree(store, tmp_path / "killed", ignore=SOCKET)
 
     asyncio.run(talk())
     flip(tmp_path / "killed" / "checkpoint-1", 40)

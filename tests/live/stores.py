@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from antecede.live.store.disk import Disk, FileDisk
 from antecede.live.store.journal import Journal
 
 WHO = {"group": "friends", "me": "ana", "protocol": "mbcp"}
+SOCKET = shutil.ignore_patterns("control")
+"""What is in the store of a running member and cannot be copied."""
 
 
 def opened(disk: Disk | Path, who: Mapping[str, object] = WHO, sync: bool = False) -> Journal:

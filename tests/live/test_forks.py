@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from live_groups import Ear, Relay, run, until
+from stores import SOCKET
 
 import antecede
 from antecede.live.core import Core
@@ -50,7 +51,7 @@ def test_a_restored_store_that_has_talked_as_much_as_was_lost_is_refused_for_goo
 ) -> None:
     async def test() -> None:
         await talk(tmp_path, ["one", "two"])
-        shutil.copytree(tmp_path / "ana.db", tmp_path / "backup")
+        shutil.copytree(tmp_path / "ana.db", tmp_path / "backup", ignore=SOCKET)
         await talk(tmp_path, ["three", "four"])
         shutil.rmtree(tmp_path / "ana.db")
         shutil.copytree(tmp_path / "backup", tmp_path / "ana.db")
@@ -83,7 +84,7 @@ def test_members_that_have_met_different_copies_notice_each_other(tmp_path: Path
             async with antecede.join(**ana(tmp_path, *peers)) as first:
                 await first.broadcast("the same")
                 await until(lambda: at_bo.bodies() == ["the same"])
-                shutil.copytree(tmp_path / "ana.db", tmp_path / "copy")
+                shutil.copytree(tmp_path / "ana.db", tmp_path / "copy", ignore=SOCKET)
                 await first.broadcast("for bo")
                 await until(lambda: len(at_bo.bodies()) == 2)
             async with antecede.join(**ana(tmp_path, "bo", f"cleo@{cleo.address}", store="copy")) as other:
@@ -107,7 +108,7 @@ def test_a_process_learns_that_another_runs_on_a_copy_of_its_store(tmp_path: Pat
                 at_first = Ear(first)
                 await first.broadcast("the same")
                 await until(lambda: at_bo.bodies() == ["the same"])
-                shutil.copytree(tmp_path / "ana.db", tmp_path / "copy")
+                shutil.copytree(tmp_path / "ana.db", tmp_path / "copy", ignore=SOCKET)
                 async with antecede.join(**ana(tmp_path, peer, store="copy")) as other:
                     await until(lambda: "bo" in other.connected)
                     await refused(at_first, "ana was started again on this store or a copy of it")

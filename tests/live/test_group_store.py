@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from live_groups import Ear, lines, process, run, until
+from stores import SOCKET
 
 import antecede
 from antecede.errors import InputError, StoreError
@@ -294,7 +295,7 @@ def test_after_a_power_failure_every_message_that_may_have_been_seen_is_marked(
                     if message.seq == 4:
                         break
                 await until(lambda: second._core.stability.received[0].base == 5)
-                shutil.copytree(tmp_path / "bo.db", tmp_path / "failed" / "bo.db")
+                shutil.copytree(tmp_path / "bo.db", tmp_path / "failed" / "bo.db", ignore=SOCKET)
         (tmp_path / "failed" / "bo.db" / "cursor").write_bytes(cursor)
         _reboot(monkeypatch)
         async with (
@@ -342,7 +343,7 @@ def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) ->
 
 
 def _copy(store: Path, to: Path) -> None:
-    shutil.copytree(store, to / store.name)
+    shutil.copytree(store, to / store.name, ignore=SOCKET)
 
 
 @pytest.mark.parametrize("who_spoke", ["ana", "bo"])

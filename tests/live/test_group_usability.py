@@ -111,7 +111,7 @@ def test_abandoned_listeners_are_forgotten() -> None:
             async for _ in ana.events():  # at least: bo joined
                 break
             gc.collect()
-            assert len(ana._listeners) == 1
+            assert ana._observers.count == 1
             bo.go_offline(0.0)
             await until(lambda: not bo.connected or ana.connected)
             notices = [await anext(kept), await anext(kept)]

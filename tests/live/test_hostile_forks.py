@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from core_group import Group, Macs, Peer, roster
 from live_groups import Ear, run, until
+from stores import SOCKET
 from test_liars import ANA, BO, CLEO, EVE, Mesh
 
 import antecede
@@ -245,7 +246,7 @@ def test_a_fork_is_a_problem_until_it_is_dealt_with(tmp_path: Path, caplog: pyte
                 async with antecede.join(**ana, peers=peers, store=tmp_path / "ana") as first:
                     await first.broadcast("the same")
                     await until(lambda: at_bo.bodies() == ["the same"])
-                    shutil.copytree(tmp_path / "ana", tmp_path / "copy")
+                    shutil.copytree(tmp_path / "ana", tmp_path / "copy", ignore=SOCKET)
                     await first.broadcast("for Bo")
                     await until(lambda: len(at_bo.bodies()) == 2)
                 await at_bo.stop()

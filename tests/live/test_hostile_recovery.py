@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from core_group import Macs, Peer, roster
 from live_groups import Ear, run, until
+from stores import SOCKET
 from test_liars import ANA, BO, EVE, Mesh
 
 import antecede
@@ -43,7 +44,7 @@ def test_a_quota_does_not_apply_to_what_was_accepted_before(tmp_path: Path) -> N
             for number in range(45_000):
                 await first.broadcast(number)
             await until(lambda: len(ear.messages) == 45_000)
-            shutil.copytree(tmp_path / "bo", tmp_path / "killed")
+            shutil.copytree(tmp_path / "bo", tmp_path / "killed", ignore=SOCKET)
             await ear.stop()
         async with antecede.join(**common, **bo, store=tmp_path / "killed") as second:
             assert second.delivered()["ana"] == 45_000
@@ -183,7 +184,7 @@ def test_what_was_accepted_under_a_key_that_was_replaced_is_still_proven(tmp_pat
         bo: Any = {"me": "bo", "keys": keys / "bo"}
         async with antecede.join("room", **bo, peers=["ana@127.0.0.1:1"], store=tmp_path / "bo") as second:
             await second.broadcast("accepted")
-            shutil.copytree(tmp_path / "bo", tmp_path / "killed")
+            shutil.copytree(tmp_path / "bo", tmp_path / "killed", ignore=SOCKET)
         revoke(keys, "bo")
         renew(keys, "bo", 1)
         async with (

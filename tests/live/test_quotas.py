@@ -261,8 +261,8 @@ def test_metrics_cost_the_same_however_many_messages_are_held() -> None:
                     eve._core.outboxes[ANA].extend(number + 1, [Mbcp.encode(batch)])
                 eve._connections.wake()
                 await until(lambda: ana.held == 1_024 * batches)  # noqa: B023
-                assert ana.held_seconds() < 60
-                costs.append(steps(lambda: health(ana)) + steps(ana.held_seconds))
+                assert ana._inspection.held_seconds() < 60
+                costs.append(steps(lambda: health(ana)) + steps(ana._inspection.held_seconds))
         assert costs[0] == costs[1]
 
     run(test())

@@ -16,6 +16,7 @@ from antecede.live.driver import Driver
 from antecede.live.envelope import origin_in
 from antecede.live.events import Parked, Unparked
 from antecede.live.messages import Message, MessageId, ParkedMessage
+from antecede.live.observers import Observers
 from antecede.protocols.base import Delivery, LocalError
 
 _MAX_REASON = 1_000
@@ -54,6 +55,7 @@ class Deliveries:
         check_open: Callable[[], None],
         own_taken: Callable[[], None],
         max_parked: int,
+        observers: Observers,
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
         self._queue = core.application
@@ -62,7 +64,7 @@ class Deliveries:
         self._is_traced, self._turn_time = core.is_traced, 0
         """Only rows of the trace need the time of each delivery; else that of the last turn will do."""
         self._is_closed = False
-        self._own_taken, self._max_parked = own_taken, max_parked
+        self._own_taken, self._max_parked, self._observers = own_taken, max_parked, observers
         self._deliverable = asyncio.Event()
         self._is_awaited = False
         self._polls = 0
@@ -117,7 +119,10 @@ class Deliveries:
             self._own_taken()
         deliveries = queue.deliveries if queue.uncertain_until else queue.attempts
         is_past = bool(queue.past) and delivery.message in queue.past
-        return Message(delivery, self._names, own, deliveries, is_past)
+        message = Message(delivery, self._names, own, deliveries, is_past)
+        if self._observers.recent is not None and deliveries == 1:
+            self._observers.delivered(message)
+        return message
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Literal, NoReturn
 
 from antecede.live.clock import Clock
 from antecede.live.core import Core
 from antecede.live.events import TimerFired
 from antecede.live.group import Group
-from antecede.live.messages import HeldMessage
+from antecede.live.inspection import FixedInspection
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.problems import Reachability, describe_fork
 from antecede.live.recovery import restore
@@ -24,8 +23,6 @@ from antecede.protocols.base import LocalError
 
 _REPAIR_PATIENCE = 1_000_000_000
 """How long a message may be missing before others are asked for it, in nanoseconds."""
-_MANY_HELD = 1_000
-"""Above this many held messages, metrics do not look at each."""
 
 
 class FixedGroup(Group):
@@ -48,6 +45,7 @@ class FixedGroup(Group):
         # A member has about its limit under way; four times that is not a delay but an attack.
         core.stability.max_undelivered = 4 * max(settings.limit, 1 << 20)
         super().__init__(settings, core, self._roster.names, clock)
+        self._inspection = FixedInspection(core, self._names, self._clock)
         self._reachability = Reachability(self._roster, settings.me, core.stability)
 
     @property
@@ -135,7 +133,7 @@ class FixedGroup(Group):
         self._deliveries = self._create_deliveries()
         self._suspicions.watch(self._core.partners)
         await self._connections.start()
-        await self._serve_metrics()
+        await self._serve_operators()
         self._report_forks()
         self._begin_ticking()
 
@@ -159,31 +157,6 @@ class FixedGroup(Group):
         return who, f"{stability.unstable_bytes:,} bytes are not stable; {who} lags"
 
     # Looking
-
-    def waiting(self) -> list[HeldMessage]:
-        held, stability, now = [], self._core.stability, self._clock.now()
-        for wait in self._core.waiting():
-            cause = wait.cause
-            holders = stability.holders(cause) if cause is not None else []
-            entry = stability.unstable[wait.message.origin].get(wait.message.seq)
-            age = now - entry.since if entry is not None and entry.since else 0
-            since = time.time() - age / 1e9
-            names = tuple(self._names[member] for member in holders)
-            held.append(HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, names))
-        return held
-
-    @property
-    def held(self) -> int:
-        return self._core.count_held()
-
-    def held_seconds(self) -> float:
-        if self.held <= _MANY_HELD:
-            return max((time.time() - message.since for message in self.waiting()), default=0.0)
-        stability = self._core.stability
-        nexts = [count + 1 for count in stability.matrix_clock[self._core.me]]
-        entries = [unstable.get(seq) for unstable, seq in zip(stability.unstable, nexts, strict=True)]
-        since = [entry.since for entry in entries if entry is not None and entry.since]
-        return (self._clock.now() - min(since)) / 1e9 if since else 0.0
 
     def delivered(self) -> dict[str, int]:
         return dict(zip(self._names, self._stability().matrix_clock[self._core.me], strict=True))

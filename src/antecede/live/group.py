@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 import secrets
 import time
-import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -34,7 +33,10 @@ from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
 from antecede.live.events import Opened
-from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage, Subscription
+from antecede.live.inspection import Inspection
+from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
+from antecede.live.observers import Observers
+from antecede.live.operations import control
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
@@ -65,6 +67,7 @@ class Group(abc.ABC):
     _connections: Any
     _driver: Driver
     _deliveries: Deliveries
+    _inspection: Inspection
     _speaks = 1
     """In a group that changes: the greatest version of the wire format that this process speaks."""
 
@@ -79,15 +82,16 @@ class Group(abc.ABC):
         self._room = asyncio.Event()
         """Something has happened; whoever waits for a condition looks again."""
         self._state: State = "new"
+        self._opened_at = time.time()
         self._has_left = False
         self._failure: StoreError | None = None
-        self._listeners: weakref.WeakSet[Subscription[Notice]] = weakref.WeakSet()
-        self._watchers: weakref.WeakSet[Subscription[MemberChange]] = weakref.WeakSet()
+        self._observers = Observers(notes_broadcasts=not settings.own)
         self._log = Log(settings.group, settings.me)
         self._problems = Problems(settings.group, settings.me)
         self._suspicions = Suspicions(settings, self._clock)
         self._joined: set[str] = set()
         self._metrics: Listener | None = None
+        self._control: control.ControlServer | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
 
@@ -126,11 +130,7 @@ class Group(abc.ABC):
 
     def changes(self) -> AsyncIterator[MemberChange]:
         """What changes about members from now on: who joins, leaves, is suspected, removed, returns."""
-        watcher: Subscription[MemberChange] = Subscription()
-        self._watchers.add(watcher)
-        if self._has_left:
-            watcher.end()
-        return watcher
+        return self._observers.watch()
 
     @abc.abstractmethod
     async def remove(self, who: str) -> None:
@@ -207,9 +207,11 @@ class Group(abc.ABC):
     async def _open(self) -> None:
         """Take part, until the application can."""
 
-    async def _serve_metrics(self) -> None:
+    async def _serve_operators(self) -> None:
         if self.settings.metrics is not None and self._metrics is None:
             self._metrics = await serve(self, self.settings.metrics)
+        if self.settings.store is not None and self._control is None:
+            self._control = await control.serve(self, self.settings.store)
 
     def _begin_ticking(self) -> None:
         self._ticking = asyncio.create_task(self._tick())
@@ -224,6 +226,7 @@ class Group(abc.ABC):
             self._check_not_closed,
             self._room.set,
             self.settings.limit,
+            self._observers,
         )
 
     async def __aenter__(self) -> Self:
@@ -290,10 +293,7 @@ class Group(abc.ABC):
             if self._journal is not None:
                 self._journal.close()
             self._wake_waiters()
-            for listener in self._listeners:
-                listener.end()
-            for watcher in self._watchers:
-                watcher.end()
+            self._observers.end()
 
     async def _stop(self) -> None:
         """End what runs."""
@@ -303,6 +303,8 @@ class Group(abc.ABC):
             self._ticking.cancel()
         if self._metrics is not None:
             self._metrics.close()
+        if self._control is not None:
+            self._control.close()
         await self._connections.close()
         await self._driver.close()
 
@@ -326,7 +328,10 @@ class Group(abc.ABC):
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
-        origin, seq = self._core.broadcast(body, self._clock.now())
+        causes = self._core.causes
+        message = self._id(self._core.broadcast(body, self._clock.now()))
+        if self._observers.recent is not None:
+            self._observers.broadcast(message, causes, self._names)
         driver = self._driver
         if self._journal is not None:
             await driver.durable()
@@ -336,7 +341,7 @@ class Group(abc.ABC):
                 # There is nothing to wait for, but connections and other tasks need their turn.
                 await asyncio.sleep(0)
                 await driver.let_application_read()
-        return MessageId(self._names[origin], seq)
+        return message
 
     async def _wait_for_room(self) -> None:
         began, is_reported = time.monotonic(), False
@@ -432,19 +437,14 @@ class Group(abc.ABC):
 
     # Looking
 
-    @abc.abstractmethod
     def waiting(self) -> list[HeldMessage]:
         """What is held, for which message, since when, and who may have that one."""
+        return [self._inspection.describe(wait) for wait in self._inspection.waits()]
 
     @property
-    @abc.abstractmethod
     def held(self) -> int:
         """How many messages are held. That is quick to say, whoever makes them many."""
-
-    @abc.abstractmethod
-    def held_seconds(self) -> float:
-        """How long the oldest of them has been held; of very many, how long ago the oldest message came that
-        is not delivered."""
+        return self._inspection.count_held()
 
     @abc.abstractmethod
     def delivered(self) -> dict[str, int]:
@@ -473,11 +473,7 @@ class Group(abc.ABC):
 
     def events(self) -> AsyncIterator[Notice]:
         """What happens to the group from now on: connections, losses, refusals, gaps, recoveries."""
-        listener: Subscription[Notice] = Subscription()
-        self._listeners.add(listener)
-        if self._has_left:
-            listener.end()
-        return listener
+        return self._observers.listen()
 
     def problems(self) -> list[Problem]:
         """The conditions that a person must act on, as long as they last; the logger has them as warnings."""
@@ -493,9 +489,7 @@ class Group(abc.ABC):
             self._joined.discard(member)
         elif kind == "refused" and self._is_member(member):
             self._problems.begin(("refused", member), "refused", member, text, log=False)
-        notice = Notice(kind, member, text, time.time())
-        for listener in self._listeners:
-            listener.put(notice)
+        self._observers.tell_notice(Notice(kind, member, text, time.time()))
 
     @abc.abstractmethod
     def _is_member(self, name: str) -> bool: ...
@@ -509,8 +503,7 @@ class Group(abc.ABC):
         self._log.info(
             "%s %s%s", label, kind, f": {text}" if text else f" by {by}" if by else "", extra={"peer": name}
         )
-        for watcher in self._watchers:
-            watcher.put(change)
+        self._observers.tell_change(change)
 
     # What the driver and the connections call
 

@@ -118,6 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retained for those who join later."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
+    console_token: str | None = None
+    """A file with a token: whoever shows it at `metrics` is told what `antecede console` shows."""
     keys: str | None = None
     """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members
     authenticated."""
@@ -143,7 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError(f"{path}: {error}") from error
         if not isinstance(raw, dict):
             raise InputError(f"{path}: not a table of settings")
-        for name in ("store", "trace", "keys", "secret"):
+        for name in ("store", "trace", "keys", "secret", "console_token"):
             if isinstance(raw.get(name), str):
                 raw[name] = str(path.parent / raw[name])
         try:
@@ -248,6 +250,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for what, number in (("limit", self.limit), ("park", self.park)):
             if number < 0:
                 raise InputError(f"{what}: it must not be negative, and is {number}")
+        if self.console_token is not None and self.metrics is None:
+            raise InputError("console_token: the console asks at `metrics`, and that is not set")
         if self.history not in (None, "all"):
             raise InputError(f"history: it is \"all\" or nothing, not '{self.history}'")
         if self.retain is not None and self.store is None:

@@ -18,11 +18,9 @@ import asyncio
 import contextlib
 import inspect
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
-from antecede import causality
 from antecede.errors import InputError
 from antecede.live.changing.attempts import Attempts
 from antecede.live.changing.away import AwayMembers
@@ -37,6 +35,7 @@ from antecede.live.changing.events import (
     Started,
 )
 from antecede.live.changing.history import Retention
+from antecede.live.changing.inspection import ChangingInspection
 from antecede.live.changing.protocols import live_kind
 from antecede.live.changing.recovery import restore
 from antecede.live.changing.snapshots import read_parts, received_name
@@ -46,8 +45,7 @@ from antecede.live.changing.watch import Watch
 from antecede.live.clock import Clock
 from antecede.live.envelope import Body
 from antecede.live.group import Group, State
-from antecede.live.messages import HeldMessage, MessageId
-from antecede.live.operations import control
+from antecede.live.messages import MessageId
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.security.identity import Security
 from antecede.live.security.signing import StreamKeyring
@@ -67,8 +65,6 @@ Restore = Callable[[bytes], Awaitable[None] | None] | Callable[[Iterator[bytes]]
 _HANDLER_SECONDS = 5.0
 """How long a broadcast waits for the handler of a message, if this member has to join again."""
 _TICKS_BETWEEN = 5
-_MANY_HELD = 1_000
-"""Above this many held messages, it is not noted since when each is."""
 _FAREWELL_SECONDS = 3.0
 """How long a member that may go waits for those that have not acknowledged its last packets."""
 
@@ -77,6 +73,7 @@ class DynamicGroup(Group):
     """A member of a group whose members come and go."""
 
     _core: ChangingCore
+    _inspection: ChangingInspection
     _connections: MemberConnections
     _speaks = max(CHANGING_WIRE)
 
@@ -109,9 +106,8 @@ class DynamicGroup(Group):
         core.on_idle = self._admit
         self._attempts: Attempts
         self._returning: asyncio.Task[None] | None = None
-        self._control: control.ControlServer | None = None
         self._retained = self._ticks = 0
-        self._held_since: dict[causality.MessageId, float] = {}
+        self._inspection = ChangingInspection(core)
 
     def _create_core(self, settings: Settings) -> ChangingCore:
         durable, own = settings.store is not None, settings.own
@@ -165,9 +161,7 @@ class DynamicGroup(Group):
             core, self._connections, self._driver, self._clock, self._on_step, self._until, self._log
         )
         await self._connections.start()
-        await self._serve_metrics()
-        if self.settings.store is not None:
-            self._control = await control.serve(self, self.settings.store)
+        await self._serve_operators()
         if self.settings.founders and not core.members:
             await self._attempts.found(self.settings.first_members())
         self._begin_ticking()
@@ -263,8 +257,6 @@ class DynamicGroup(Group):
     async def _stop(self) -> None:
         if self._returning is not None:
             self._returning.cancel()
-        if self._control is not None:
-            self._control.close()
         self._sponsor.close()
         await super()._stop()
 
@@ -426,48 +418,9 @@ class DynamicGroup(Group):
     def state(self) -> State:
         return "returning" if self._returning is not None and self._state == "open" else self._state
 
-    def waiting(self) -> list[HeldMessage]:
-        core = self._core
-        if core.phase != Phase.MEMBER:
-            return []
-        now, held = time.time(), []
-        for wait in core.member.waiting():
-            cause = wait.cause
-            holders: tuple[str, ...] = ()
-            if cause is not None:
-                progress = core.member.progress
-                holders = tuple(
-                    self._names[each]
-                    for each in sorted(core.member.addresses)
-                    if each != core.me and (each == cause.origin or progress.has_delivered(each, *cause))
-                )
-            since = self._held_since.setdefault(wait.message, now)
-            held.append(
-                HeldMessage(self._id(wait.message), self._id(cause) if cause else None, since, holders)
-            )
-        return held
-
-    def _note_held(self) -> None:
-        """Since when messages are held, to within a tick."""
-        if not self.held:
-            self._held_since.clear()
-        elif self.held <= _MANY_HELD:
-            held, now = {wait.message for wait in self._core.member.waiting()}, time.time()
-            self._held_since = {each: self._held_since.get(each, now) for each in held}
-
-    @property
-    def held(self) -> int:
-        core = self._core
-        return core.member.order.count_held() if core.phase == Phase.MEMBER else 0
-
-    def held_seconds(self) -> float:
-        return time.time() - min(self._held_since.values()) if self._held_since else 0.0
-
     def delivered(self) -> dict[str, int]:
-        core = self._core
-        if core.phase not in (Phase.MEMBER, Phase.LEAVING):
-            return {self.me: 0}
-        return {self._names[stream]: count for stream, count in core.member.order.delivered.items()}
+        counts = self._inspection.delivered()
+        return {self._names[stream]: count for stream, count in counts.items()} or {self.me: 0}
 
     @property
     def unstable_bytes(self) -> int:
@@ -581,7 +534,7 @@ class DynamicGroup(Group):
             self._watch.check()
             core.route_around(self._suspicions.suspected, now)
             self._report_liars()
-            self._note_held()
+            self._inspection.note_held()
             if isinstance(core, SuperPeerCore) and core.phase == Phase.MEMBER:
                 self._look_after_phones(core)
             self._sponsor.decline(self._connections.states.overdue(), "it does not fetch its state in time")

@@ -21,10 +21,11 @@ from antecede.errors import AntecedeError
 from antecede.live.changing.events import LeaveAsked, MoveAsked
 from antecede.live.changing.failover import Failover
 from antecede.live.changing.group import DynamicGroup, Restore
+from antecede.live.changing.inspection import PhoneInspection
 from antecede.live.changing.phone import PhoneCore
 from antecede.live.clock import Clock
 from antecede.live.envelope import Body
-from antecede.live.messages import HeldMessage, MessageId
+from antecede.live.messages import MessageId
 from antecede.live.settings import Member, Settings
 from antecede.live.view import View, ViewMember
 from antecede.membership.freescale import ChangingFreescale
@@ -51,6 +52,7 @@ class PhoneGroup(DynamicGroup):
         self._calling = ""
         """The super peer that is being called, until it has greeted."""
         super().__init__(settings, None, restore, clock)
+        self._inspection = PhoneInspection(self._core)
         self._turns = itertools.cycle(settings.super_peer_list())
 
     def _create_core(self, settings: Settings) -> PhoneCore:
@@ -192,13 +194,6 @@ class PhoneGroup(DynamicGroup):
         return [self.super_peer or self.settings.me] if own else []
 
     # Looking
-
-    def waiting(self) -> list[HeldMessage]:
-        return []
-
-    @property
-    def held(self) -> int:
-        return 0
 
     def delivered(self) -> dict[str, int]:
         return {self.settings.me: self._core.broadcasts}

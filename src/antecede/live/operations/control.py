@@ -1,4 +1,4 @@
-"""How `antecede members` talks to a running member: a socket in the folder of its store.
+"""How `antecede members` and `antecede console` talk to a running member: a socket in its store's folder.
 
 Nobody but the owner of the store can open that folder, so whoever connects may do what the application may.
 A request is one line of JSON, and so is its answer.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antecede.errors import AntecedeError, InputError
+from antecede.live.operations.state import messages, state
 
 if TYPE_CHECKING:
     from antecede.live.group import Group
@@ -75,6 +76,10 @@ async def serve(group: Group, store: str) -> ControlServer | None:
 async def _answer(group: Group, line: bytes) -> dict[str, Any]:
     try:
         request = msgspec.json.decode(line, type=ControlRequest)
+        if request.do == "state":
+            return _built(state(group))
+        if request.do == "messages":
+            return _built(messages(group))
         if request.do == "remove":
             await group.remove(request.who)
         elif request.do != "list":
@@ -90,6 +95,11 @@ async def _answer(group: Group, line: bytes) -> dict[str, Any]:
     }
 
 
+def _built(reply: msgspec.Struct) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.to_builtins(reply)
+    return built
+
+
 async def ask(store: str, request: ControlRequest) -> dict[str, Any]:
     """Ask the member that runs on a store."""
     path = Path(store) / CONTROL
@@ -101,8 +111,7 @@ async def ask(store: str, request: ControlRequest) -> dict[str, Any]:
             writer.close()
     except (OSError, TimeoutError) as error:
         raise InputError(
-            f"{store}: no member answers there ({error or 'too late'}); "
-            "is it running, in a group that changes?"
+            f"{store}: no member answers there ({error or 'too late'}); is it running?"
         ) from error
     reply: dict[str, Any] = msgspec.json.decode(line) if line else {"error": "the member has closed"}
     if "error" in reply:

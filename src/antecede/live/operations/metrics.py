@@ -1,16 +1,24 @@
-"""What operators can ask a member by HTTP: Prometheus metrics at /metrics, and /health."""
+"""What operators can ask a member by HTTP: Prometheus metrics at /metrics, and /health.
+
+With a `console_token`, whoever shows it is also told what `antecede console` shows: /state and /messages. The
+token travels as it is, so beyond this machine it is taken only if the group's own links may be unencrypted.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import secrets
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from antecede.errors import InputError, require
+from antecede.live.operations.state import messages, state
 from antecede.live.settings import address
 from antecede.live.transport.admission import Admission, PendingConnection
 from antecede.live.transport.listener import Listener
@@ -23,6 +31,7 @@ _MAX_HEAD = 8192
 _TIMEOUT_SECONDS = 5.0
 _CAPACITY = 16
 """Connections at once. For one more, the oldest of the source with the most is closed."""
+_SHORTEST_TOKEN = 20
 _THIS_MACHINE = ("127.0.0.1", "::/64")
 
 
@@ -53,7 +62,7 @@ class _Collector:
             (
                 "held_oldest_seconds",
                 "how long the oldest of them has been held",
-                group.held_seconds(),
+                group._inspection.held_seconds(),
             ),
             (
                 "unstable_bytes",
@@ -122,7 +131,8 @@ def health(group: Group) -> tuple[int, bytes]:
 
 
 async def serve(group: Group, where: str) -> Listener:
-    """Answer GET /metrics and GET /health, and nothing else."""
+    """Answer GET /metrics and GET /health, with a token /state and /messages, and nothing else."""
+    token = None if group.settings.console_token is None else read_token(group.settings.console_token)
 
     async def answer(connected: socket.socket, pending: PendingConnection) -> None:
         reader = asyncio.StreamReader(_MAX_HEAD)
@@ -133,7 +143,7 @@ async def serve(group: Group, where: str) -> Listener:
         pending.close = transport.abort
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                await _answer_request(group, reader, writer)
+                await _answer_request(group, token, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # it was not an HTTP client
         finally:
@@ -149,9 +159,31 @@ async def serve(group: Group, where: str) -> Listener:
     return listener
 
 
-async def _answer_request(group: Group, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    head = await reader.readuntil(b"\r\n\r\n")
-    code, kind, body = _answer(group, head.split(b"\r\n", 1)[0].decode("latin-1"))
+def read_token(path: str) -> str:
+    """From a file, as `antecede keys --secret` makes it."""
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise InputError(
+            f"console_token: {path}: {reason}; it must name a file, as `antecede keys --secret` makes"
+        ) from error
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or len(token.split()) > 1:
+        raise InputError(
+            f"console_token: {path} must have at least {_SHORTEST_TOKEN} characters without spaces that "
+            "nobody can guess"
+        )
+    return token
+
+
+async def _answer_request(
+    group: Group, token: str | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    line, *fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    peer = writer.get_extra_info("peername")
+    is_near = group.settings.insecure or ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
+    refusal = None if token is None else _refusal(token, fields, is_near)
+    code, kind, body = _answer(group, line, has_console=token is not None, refusal=refusal)
     writer.write(
         f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
@@ -162,17 +194,44 @@ async def _answer_request(group: Group, reader: asyncio.StreamReader, writer: as
     await writer.wait_closed()  # what is written has left
 
 
-_REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+def _refusal(token: str, fields: list[str], is_near: bool) -> str | None:
+    """Why the state is not told to somebody."""
+    if not is_near:
+        return "the state is told to this machine alone: use ssh -L, or set insecure = true"
+    for field in fields:
+        name, _, value = field.partition(":")
+        if name.lower() == "authorization":
+            shown = value.strip().removeprefix("Bearer ").encode()
+            return None if secrets.compare_digest(shown, token.encode()) else "this is another token"
+    return "show the token: Authorization: Bearer TOKEN"
+
+
+_REASONS = {
+    200: "OK",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_JSON = "application/json"
 
 
-def _answer(group: Group, line: str) -> tuple[int, str, bytes]:
+def _answer(group: Group, line: str, has_console: bool, refusal: str | None) -> tuple[int, str, bytes]:
     method, _, rest = line.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
     pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
         "/metrics": lambda: (200, _TEXT, render(group)),
-        "/health": lambda: (health(group)[0], "application/json", health(group)[1]),
+        "/health": lambda: (health(group)[0], _JSON, health(group)[1]),
     }
+    for_console: dict[str, Callable[[], Any]] = {
+        "/state": lambda: state(group),
+        "/messages": lambda: messages(group),
+    }
+    if has_console and path in for_console:
+        if refusal is not None:
+            return 403, _TEXT, f"{refusal}\n".encode()
+        pages[path] = lambda: (200, _JSON, msgspec.json.encode(for_console[path]()))
     if path not in pages:
         return 404, _TEXT, b"only /metrics and /health exist\n"
     if method not in ("GET", "HEAD"):

@@ -1,0 +1,109 @@
+"""What a member of a group that changes can say of its state to those who look."""
+
+from __future__ import annotations
+
+import time
+
+from antecede import causality
+from antecede.live.changing.core import ChangingCore
+from antecede.live.inspection import Inspection, Progress
+from antecede.live.messages import HeldMessage, MessageId
+from antecede.membership.state import Phase
+from antecede.protocols.base import Waiting
+
+_MANY_HELD = 1_000
+"""Above this many held messages, it is not noted since when each is."""
+
+
+class ChangingInspection(Inspection):
+    def __init__(self, core: ChangingCore) -> None:
+        self._core = core
+        self._held_since: dict[causality.MessageId, float] = {}
+
+    # What is held
+
+    def count_held(self) -> int:
+        core = self._core
+        return core.member.order.count_held() if core.phase == Phase.MEMBER else 0
+
+    def held_seconds(self) -> float:
+        return time.time() - min(self._held_since.values()) if self._held_since else 0.0
+
+    def note_held(self) -> None:
+        """Look which messages are held, a few times a second: since when is known to within a tick."""
+        count = self.count_held()
+        if not count:
+            self._held_since.clear()
+        elif count <= _MANY_HELD:
+            now, before = time.time(), self._held_since
+            messages = [wait.message for wait in self._core.member.waiting()]
+            self._held_since = {each: before.get(each, now) for each in messages}
+
+    def waits(self) -> list[Waiting]:
+        return self._core.member.waiting() if self._core.phase == Phase.MEMBER else []
+
+    def describe(self, wait: Waiting) -> HeldMessage:
+        since = self._held_since.setdefault(wait.message, time.time())
+        if wait.cause is None:
+            return HeldMessage(self._id(wait.message), None, since, ())
+        holders = tuple(self._core.labels[each] for each in self._holders(wait.cause))
+        return HeldMessage(self._id(wait.message), self._id(wait.cause), since, holders)
+
+    def _holders(self, cause: causality.MessageId) -> list[int]:
+        """The other members that may have a message."""
+        member = self._core.member
+        return [
+            each
+            for each in sorted(member.addresses)
+            if each != self._core.me and (each == cause.origin or member.progress.has_delivered(each, *cause))
+        ]
+
+    def _id(self, message: causality.MessageId) -> MessageId:
+        return MessageId(self._core.labels[message.origin], message.seq)
+
+    # How far it is
+
+    def delivered(self) -> dict[int, int]:
+        core = self._core
+        if core.phase not in (Phase.MEMBER, Phase.LEAVING):
+            return {}
+        return dict(core.member.order.delivered)
+
+    def progress(self) -> list[Progress]:
+        core, found = self._core, []
+        for stream, delivered in sorted(self.delivered().items()):
+            unstable = core.member.unstable.get(stream)
+            stable = min(delivered, min(unstable) - 1) if unstable else delivered
+            received = max(delivered, core.member.order.received_up_to(stream))
+            found.append(Progress(core.labels[stream], received, delivered, stable))
+        return found
+
+    def behind_by(self) -> dict[str, int]:
+        core, mine = self._core, self.delivered()
+        if not mine:
+            return {}
+        found = {}
+        for other in core.member.addresses.keys() - {core.me}:
+            (known,) = core.member.progress.of([other])
+            found[core.labels[other]] = sum(
+                max(0, count - known.delivered.get(stream, 0))
+                for stream, count in mine.items()
+                if stream != other
+            )
+        return found
+
+
+class PhoneInspection(ChangingInspection):
+    """At a phone nothing is held, and it knows nobody's progress."""
+
+    def count_held(self) -> int:
+        return 0
+
+    def waits(self) -> list[Waiting]:
+        return []
+
+    def progress(self) -> list[Progress]:
+        return []
+
+    def behind_by(self) -> dict[str, int]:
+        return {}

@@ -1,0 +1,180 @@
+"""What a member tells `antecede console` about itself: what it holds and why, its links, the view, how far it
+is, and what has changed. A snapshot is taken when it is asked for, and its size is bounded whatever the
+member holds; bodies are not in it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from antecede.causality import MessageId
+from antecede.live.inspection import Progress
+from antecede.live.operations.recent import RecentMessage, RecentMessages
+from antecede.live.view import ViewMember
+from antecede.protocols.base import Waiting
+
+if TYPE_CHECKING:
+    from antecede.live.group import Group
+
+VERSION = 1
+_MAX_LISTED = 200
+"""Held messages that are listed."""
+_MAX_LOOKED_AT = 20_000
+"""With more held messages than that, a member says how many they are, and looks at none."""
+_MAX_TEXT = 300
+_SHOWN_MESSAGES = 60
+"""Messages that a snapshot has; a request for messages gets all that are noted."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A message that has arrived and is held. Messages are named as `origin:number`."""
+
+    id: str
+    since: float
+    """In seconds since 1970, as all times here."""
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """What messages are held for."""
+
+    cause: str | None
+    """None if the protocol knows it only by another's number for it."""
+    holders: list[str]
+    """The members that may have it, as far as the one that lacks it knows."""
+    count: int
+    """How many messages are held for it; not all need be in `held`."""
+    held: list[Held]
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """A change of a member, an event of the group, or a problem, as one member saw it."""
+
+    kind: str
+    about: str
+    """Of a member; its label."""
+    text: str
+    time: float
+    by: str = ""
+    message: str | None = None
+    """For changes: whose message changed the view, and which."""
+
+
+class MemberState(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot of one member."""
+
+    version: int
+    opened: float
+    group: str
+    protocol: str
+    me: str
+    state: str
+    changes_members: bool
+    """Whether members come and go."""
+    members: list[ViewMember]
+    removing: list[str]
+    partners: list[str]
+    connected: list[str]
+    timeouts: dict[str, float]
+    broadcast: int
+    delivered: int
+    """To the application, its own messages too if it gets those."""
+    for_application: int
+    """Delivered messages that the application has not acknowledged."""
+    held: int
+    held_seconds: float
+    missing: list[Missing]
+    progress: list[Progress]
+    behind: dict[str, int]
+    """By member, how many messages that are delivered here it is not known to have delivered."""
+    unstable_bytes: int
+    limit: int
+    problems: list[Happened]
+    changes: list[Happened]
+    notices: list[Happened]
+    messages: list[RecentMessage]
+    time: float
+    """When this was said."""
+
+
+class MemberMessages(msgspec.Struct, frozen=True):
+    """The last messages of one member."""
+
+    me: str
+    messages: list[RecentMessage]
+
+
+def state(group: Group) -> MemberState:
+    unstable_bytes, view, queue = group.unstable_bytes, group.view, group._core.application
+    inspection, observers = group._inspection, group._observers
+    return MemberState(
+        version=VERSION,
+        opened=group._opened_at,
+        group=group.settings.group,
+        protocol=group.settings.protocol,
+        me=group.me,
+        state=group.state,
+        changes_members=group.settings.is_changing,
+        members=list(view),
+        removing=list(view.removing),
+        partners=list(group.partners),
+        connected=list(group.connected),
+        timeouts=group.suspicion_timeouts(),
+        broadcast=group._core.broadcasts,
+        delivered=queue.delivered,
+        for_application=len(queue.unacked),
+        held=group.held,
+        held_seconds=inspection.held_seconds(),
+        missing=_missing(group),
+        progress=inspection.progress(),
+        behind=inspection.behind_by(),
+        unstable_bytes=unstable_bytes,
+        limit=group.settings.limit,
+        problems=[_happened(each.kind, each.member, each.text, each.since) for each in group.problems()],
+        changes=[
+            _happened(each.kind, each.label, each.text, each.time, each.by, each.message)
+            for each in observers.changes
+        ],
+        notices=[_happened(each.kind, each.member, each.text, each.time) for each in observers.notices],
+        messages=messages(group, _SHOWN_MESSAGES).messages,
+        time=time.time(),
+    )
+
+
+def messages(group: Group, most: int = _MAX_LOOKED_AT) -> MemberMessages:
+    """The last messages that were delivered here, with their immediate dependencies; from now on, if nobody
+    has asked for them before."""
+    observers = group._observers
+    if observers.recent is None:
+        observers.recent = RecentMessages()
+    return MemberMessages(group.me, observers.recent.ask(most))
+
+
+def _missing(group: Group) -> list[Missing]:
+    if not 0 < group.held <= _MAX_LOOKED_AT:
+        return []
+    by_cause: dict[MessageId | None, list[Waiting]] = {}
+    for wait in group._inspection.waits():
+        by_cause.setdefault(wait.cause, []).append(wait)
+    found: list[Missing] = []
+    left = _MAX_LISTED
+    for cause, waits in list(by_cause.items())[:_MAX_LISTED]:
+        # Each cause with at least one of its messages, and the others as long as there is room.
+        listed = waits[: max(1, left - (len(by_cause) - len(found)))]
+        left -= len(listed)
+        held = [group._inspection.describe(wait) for wait in listed]
+        found.append(
+            Missing(
+                None if cause is None else str(group._id(cause)),
+                list(held[0].holders),
+                len(waits),
+                [Held(str(each.id), each.since) for each in held],
+            )
+        )
+    return found
+
+
+def _happened(kind: str, about: str, text: str, when: float, by: str = "", message: Any = None) -> Happened:
+    """Reasons come from others, and may be long."""
+    return Happened(kind, about, text[:_MAX_TEXT], when, by, None if message is None else str(message))
