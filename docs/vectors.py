@@ -12,6 +12,7 @@ from antecede.causality import BitWindow
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.envelope import Body, wrap
 from antecede.live.events import Incarnation
+from antecede.live.headers import describe
 from antecede.live.seals import Statement
 from antecede.live.security import identity
 from antecede.live.stability import Row
@@ -112,6 +113,15 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
     for name, body in bodies.items():
         payload = wrap(body, True, None if name == "bytes" else {1: 4})
         sections["payloads"].append(_vector(name, "Envelope", payload))
+    now = 1_700_000_000_123_456_789
+    sections["payloads"] += [
+        _vector("of a phone, with a time", "TimedEnvelope", wrap("häi", False, None, "pia", now)),
+        _vector(
+            "with headers",
+            "FullEnvelope",
+            wrap(b"\x89PNG", False, {}, "", now, describe({"alt": "häi", "id": b"\x00\xff"}, "image/png")),
+        ),
+    ]
     token = identity.issue(KEY, "room", "phone", 2_000_000_000, "0123456789abcdef")
     sections["tokens"].append({"key": KEY.hex(), "id": "0123456789abcdef", "token": token})
     return sections

@@ -129,7 +129,9 @@ class Node:
         writing.join(30)
 
     def read_message(self) -> Any:
-        return json.loads(self.out.get(timeout=30))
+        read: dict[str, Any] = json.loads(self.out.get(timeout=30))
+        assert 0 <= time.time() - read.pop("time") < 60
+        return read
 
 
 @contextmanager

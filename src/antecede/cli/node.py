@@ -125,6 +125,7 @@ def _text_line(message: Message) -> str:
 
 
 def _json_line(message: Message) -> str:
+    about = {"time": message.time, "content_type": message.content_type, "headers": message.headers}
     line = msgspec.json.encode(
         {
             "origin": message.origin,
@@ -133,6 +134,7 @@ def _json_line(message: Message) -> str:
             "causes": [str(cause) for cause in message.causes],
             "own": message.own,
             "redelivered": message.redelivered,
+            **{key: value for key, value in about.items() if value},
         }
     )
     return printable_json(line.decode())

@@ -50,6 +50,7 @@ from antecede.live.events import (
     TimerFired,
     Unparked,
 )
+from antecede.live.headers import NOTHING, About
 from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
 from antecede.live.receiving import Receiver
@@ -184,14 +185,14 @@ class Core:
         """Something happened. A `RemoteError` leaves the member as it was."""
         self._handlers[type(event)](event)
 
-    def broadcast(self, body: Body, now: int) -> MessageId:
+    def broadcast(self, body: Body, now: int, about: About = NOTHING) -> MessageId:
         """Broadcast a message. It reaches the protocol as part of one `Broadcast` with what else is broadcast
         before the next `ready` or delivery, or when that fills a packet."""
         me, causes = self.me, self.causes
         others = None
         if not self.protocol.carries_immediate_dependencies or self.seals is not None:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
-        payload = wrap(body, me in causes, others)
+        payload = wrap(body, me in causes, others, "", now, about)
         if len(self._staged) == _MAX_BATCH or self._staged_bytes + len(payload) > _MAX_BATCH_BYTES:
             self._flush()
         if not self._staged:

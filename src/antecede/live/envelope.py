@@ -5,7 +5,8 @@ same types throughout, or it is not accepted. Checking that costs about as much 
 small dict, 15 µs for 40 values.
 
 The envelope also carries what the application is to know of a message and its protocol does not say: its
-immediate dependencies, where packets do not name them, and whether its sender's previous message is one.
+immediate dependencies, where packets do not name them, and whether its sender's previous message is one; when
+it was broadcast, by its sender's clock; and what its sender's application says about the body (`headers.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 
 from antecede.errors import InputError
+from antecede.live.headers import NOTHING, About
 from antecede.live.transport.frames import MAX_BYTES
 from antecede.protocols.base import Delivery
 
@@ -52,16 +54,45 @@ class PhoneEnvelope(Envelope, frozen=True, array_like=True, gc=False):
     author: str = ""
 
 
+class TimedEnvelope(PhoneEnvelope, frozen=True, array_like=True, gc=False):
+    """The same with the time of the broadcast."""
+
+    time: int = 0
+    """In microseconds since 1970, so that a JavaScript client can hold it; 0 if its sender does not say."""
+
+
+class FullEnvelope(TimedEnvelope, frozen=True, array_like=True, gc=False):
+    """The same with what the sender's application says about the body."""
+
+    content_type: str = ""
+    headers: dict[str, Any] | None = None
+    """Text or bytes; what others send as something else is ignored."""
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(PhoneEnvelope)
+_decoder = msgspec.msgpack.Decoder(FullEnvelope)
 
 
-def wrap(body: Body, after_own: bool, causes: dict[int, int] | None, author: str = "") -> bytes:
-    """The payload of a message with this body; `author` is who broadcasts it, in a group with phones."""
+def wrap(
+    body: Body,
+    after_own: bool,
+    causes: dict[int, int] | None,
+    author: str = "",
+    now: int = 0,
+    about: About = NOTHING,
+) -> bytes:
+    """The payload of a message with this body, broadcast at `now`, in nanoseconds since 1970; `author` is who
+    broadcasts it, in a group with phones."""
     kind, data = (_BYTES, body) if type(body) is bytes else encode_body(body)
     if len(data) > MAX_BODY_BYTES:
         # No link would carry it, nor anything after it.
         raise InputError(f"body: {len(data):,} bytes; a message has {MAX_BODY_BYTES:,} at most")
+    time = now // 1000
+    if about is not NOTHING:
+        full = FullEnvelope(kind, after_own, causes, data, author, time, about.content_type, about.headers)
+        return _encoder.encode(full)
+    if time:
+        return _encoder.encode(TimedEnvelope(kind, after_own, causes, data, author, time))
     if author:
         return _encoder.encode(PhoneEnvelope(kind, after_own, causes, data, author))
     return _encoder.encode(Envelope(kind, after_own, causes, data))
@@ -143,12 +174,12 @@ def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def unwrap(payload: bytes) -> PhoneEnvelope:
+def unwrap(payload: bytes) -> FullEnvelope:
     """The envelope in a payload; a payload that is no envelope is taken as a body of bytes."""
     try:
         return _decoder.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return PhoneEnvelope(_BYTES, False, {}, payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return FullEnvelope(_BYTES, False, {}, payload)
 
 
 def decode_body(envelope: Envelope) -> Body:

@@ -33,6 +33,7 @@ from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
 from antecede.live.events import Opened
+from antecede.live.headers import About, describe
 from antecede.live.inspection import Inspection
 from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
 from antecede.live.observers import Observers
@@ -315,21 +316,34 @@ class Group(abc.ABC):
 
     # Broadcasting
 
-    async def broadcast(self, body: Body, timeout: float | None = None) -> MessageId:
+    async def broadcast(
+        self,
+        body: Body,
+        timeout: float | None = None,
+        *,
+        headers: Mapping[str, str | bytes] | None = None,
+        content_type: str = "",
+    ) -> MessageId:
         """Broadcast a message to the group; returns once it cannot be lost any more.
+
+        `headers`, a few names with text or bytes, and `content_type` travel with the body. They are the
+        application's own.
 
         Waits while too much is under way to members that are slow or away, or waits for this member's own
         application (`limit`). If that takes longer than `timeout` seconds, it raises `TimeoutError` and
         nothing was broadcast, nor if it is cancelled meanwhile. If it is cancelled later, while the store is
         written, the message may have been accepted; then it is delivered here too, as any other.
         """
+        return await self._broadcast(body, describe(headers, content_type), timeout)
+
+    async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId:
         if self._state != "open":
             self._check_open()
         if self._is_full():
             async with asyncio.timeout(timeout):
                 await self._wait_for_room()
         causes = self._core.causes
-        message = self._id(self._core.broadcast(body, self._clock.now()))
+        message = self._id(self._core.broadcast(body, self._clock.now(), about))
         if self._observers.recent is not None:
             self._observers.broadcast(message, causes, self._names)
         driver = self._driver

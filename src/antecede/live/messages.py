@@ -9,7 +9,8 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from antecede.live.envelope import body_in, immediate_causes, origin_in
+from antecede.live.envelope import body_in, immediate_causes, origin_in, unwrap
+from antecede.live.headers import of_application
 from antecede.protocols.base import Delivery
 
 Item = TypeVar("Item")
@@ -62,6 +63,23 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     def body(self) -> Any:
         """As it was passed to `broadcast`: bytes, text or JSON."""
         return body_in(self._delivery.payload)
+
+    @property
+    def time(self) -> float | None:
+        """When it was broadcast, by its sender's clock, in seconds since 1970; None if its sender does not
+        say."""
+        time = unwrap(self._delivery.payload).time
+        return time / 1e6 if time else None
+
+    @property
+    def content_type(self) -> str:
+        """As it was passed to `broadcast`."""
+        return unwrap(self._delivery.payload).content_type
+
+    @property
+    def headers(self) -> dict[str, str | bytes]:
+        """As they were passed to `broadcast`: text or bytes by name."""
+        return of_application(unwrap(self._delivery.payload).headers)
 
     @property
     def causes(self) -> tuple[MessageId, ...]:

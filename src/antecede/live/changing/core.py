@@ -53,6 +53,7 @@ from antecede.live.events import (
     PartnerMet,
     Unparked,
 )
+from antecede.live.headers import NOTHING, About
 from antecede.live.lineage import extend_lineage
 from antecede.live.ready import Ready
 from antecede.live.seals import RevokedKeyError
@@ -142,17 +143,19 @@ class ChangingCore(DeliveringCore):
             raise RemoteError(f"it sends a {type(event).__name__}, which groups that change do not have")
         handler(event)
 
-    def broadcast(self, body: Body, now: int) -> MessageId:
+    def broadcast(self, body: Body, now: int, about: About = NOTHING) -> MessageId:
         self._require_member()
-        self.step(Broadcast([self.wrap(body)], now, self.delivers_own))
+        self.step(Broadcast([self.wrap(body, now, about)], now, self.delivers_own))
         return self.last_broadcast
 
-    def wrap(self, body: Body) -> bytes:
+    def wrap(self, body: Body, now: int = 0, about: About = NOTHING) -> bytes:
         order = self.member.order
-        follows, named = split_own(self.causes, self.me, order.delivered[self.me] + 1, order.delivered)
+        known = order.delivered
+        follows, causes = split_own(self.causes, self.me, known[self.me] + 1, known)
+        named: Causes | None = causes
         if order.carries_immediate_dependencies and named == order.causes:
-            return wrap(body, follows, None)  # the packet names them
-        return wrap(body, follows, named)
+            named = None  # the packet names them
+        return wrap(body, follows, named, "", now, about)
 
     def _own_causes(self, before: Causes, seq: int) -> Causes:
         return {} if self.has_phones else split_own(before, self.me, seq, self.member.order.delivered)[1]

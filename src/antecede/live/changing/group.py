@@ -45,6 +45,7 @@ from antecede.live.changing.watch import Watch
 from antecede.live.clock import Clock
 from antecede.live.envelope import Body
 from antecede.live.group import Group, State
+from antecede.live.headers import About
 from antecede.live.messages import MessageId
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.security.identity import Security
@@ -360,11 +361,11 @@ class DynamicGroup(Group):
 
     # Broadcasting
 
-    async def broadcast(self, body: Body, timeout: float | None = None) -> MessageId:
+    async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId:
         if self._returning is not None:
             async with asyncio.timeout(timeout):
                 await self._until_returned()
-        message = await super().broadcast(body, timeout)
+        message = await super()._broadcast(body, about, timeout)
         self._retained += len(body) if isinstance(body, bytes | str) else 100  # until it is counted
         return message
 

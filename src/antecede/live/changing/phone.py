@@ -25,6 +25,7 @@ from antecede.live.changing.events import (
 from antecede.live.changing.membership import MemberQueue
 from antecede.live.changing.snapshots import inline_snapshot
 from antecede.live.envelope import Body, unwrap, wrap
+from antecede.live.headers import NOTHING, About
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.phone import Phone
 from antecede.membership.site_packets import PhoneLeave, SitePacket
@@ -212,10 +213,10 @@ class PhoneCore(ChangingCore):
 
     # Messages
 
-    def wrap(self, body: Body) -> bytes:
+    def wrap(self, body: Body, now: int = 0, about: About = NOTHING) -> bytes:
         place = self.phone.coming or self.phone.here
         follows = bool(self.causes) and place is not None and self.last_broadcast.origin == place.peer.me
-        return wrap(body, follows, None, self.name)
+        return wrap(body, follows, None, self.name, now, about)
 
     def check_packet(self, link: int, packet: Packet, now: int) -> None:
         super().check_packet(link, packet, now)

@@ -25,6 +25,7 @@ from antecede.live.changing.inspection import PhoneInspection
 from antecede.live.changing.phone import PhoneCore
 from antecede.live.clock import Clock
 from antecede.live.envelope import Body
+from antecede.live.headers import About
 from antecede.live.messages import MessageId
 from antecede.live.settings import Member, Settings
 from antecede.live.view import View, ViewMember
@@ -153,7 +154,7 @@ class PhoneGroup(DynamicGroup):
         """Whether no super peer can be reached, so that nothing can be broadcast."""
         return self._failover.is_cut_off
 
-    async def broadcast(self, body: Body, timeout: float | None = None) -> MessageId:
+    async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId:
         """As at a member. While its super peer cannot be reached it waits, until there is another one or
         for `timeout` seconds; then it raises `CutOffError`, and nothing was broadcast."""
         if self._failover.is_cut_off:
@@ -163,7 +164,7 @@ class PhoneGroup(DynamicGroup):
             except TimeoutError as error:
                 self._check_open()
                 raise CutOffError(self._describe_cut_off()) from error
-        message = await super().broadcast(body, timeout)
+        message = await super()._broadcast(body, about, timeout)
         origin = self._core.last_broadcast.origin
         return MessageId(f"{self.settings.me}~{origin & 0xFFFF_FFFF:08x}", message.seq)
 

@@ -11,6 +11,7 @@ from typing import cast
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Declined, Expelled, Sponsored, StabilityTold
 from antecede.live.envelope import Body, unwrap, wrap
+from antecede.live.headers import NOTHING, About
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.site_packets import (
     MoveRequest,
@@ -52,9 +53,9 @@ class SuperPeerCore(ChangingCore):
         self._handlers |= {Expelled: self._on_expelled, StabilityTold: self._on_stability_told}
         self._told_at = 0
 
-    def wrap(self, body: Body) -> bytes:
+    def wrap(self, body: Body, now: int = 0, about: About = NOTHING) -> bytes:
         # Phones do not know the members: they learn from the message who has broadcast it.
-        return wrap(body, bool(self.causes), None, self.identity.label)
+        return wrap(body, bool(self.causes), None, self.identity.label, now, about)
 
     @property
     def hub(self) -> ChangingFreescale:
