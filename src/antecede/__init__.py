@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from antecede.live.joining import join
     from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
     from antecede.live.problems import Problem
+    from antecede.live.requests import RequestError
     from antecede.live.settings import FaultInjection, Member, Settings
     from antecede.live.view import MemberChange, View, ViewMember
     from antecede.protocols.base import LocalError, RemoteError
@@ -55,6 +56,7 @@ __all__ = [
     "Problem",
     "ProtocolError",
     "RemoteError",
+    "RequestError",
     "Settings",
     "SparkError",
     "StoreError",
@@ -76,6 +78,7 @@ _MODULES = {
     "ParkedMessage": "antecede.live.messages",
     "Problem": "antecede.live.problems",
     "RemoteError": "antecede.protocols.base",
+    "RequestError": "antecede.live.requests",
     "Settings": "antecede.live.settings",
     "View": "antecede.live.view",
     "ViewMember": "antecede.live.view",

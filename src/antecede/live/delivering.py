@@ -8,8 +8,9 @@ the end of the process. The next iteration, in this process or a later one, is g
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 from antecede.live.core import Core
 from antecede.live.driver import Driver
@@ -17,6 +18,7 @@ from antecede.live.envelope import origin_in
 from antecede.live.events import Parked, Unparked
 from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.live.observers import Observers
+from antecede.live.requests import Requests
 from antecede.protocols.base import Delivery, LocalError
 
 _MAX_REASON = 1_000
@@ -56,6 +58,7 @@ class Deliveries:
         own_taken: Callable[[], None],
         max_parked: int,
         observers: Observers,
+        requests: Requests,
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
         self._queue = core.application
@@ -65,6 +68,7 @@ class Deliveries:
         """Only rows of the trace need the time of each delivery; else that of the last turn will do."""
         self._is_closed = False
         self._own_taken, self._max_parked, self._observers = own_taken, max_parked, observers
+        self._requests, self._requests_ref = requests, weakref.ref(requests)
         self._deliverable = asyncio.Event()
         self._is_awaited = False
         self._polls = 0
@@ -72,6 +76,8 @@ class Deliveries:
         """The iteration that asked last."""
         self.holder: MessageIterator | None = None
         """The iteration that was given the message in flight, and acks it by asking for the next."""
+        self._reader: asyncio.Task[Any] | None = None
+        """The task that has waited for a message last."""
         self._delay: asyncio.TimerHandle | None = None
         """Until it fires, the message in flight is not delivered again."""
 
@@ -105,6 +111,7 @@ class Deliveries:
                 "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
             )
         self._iterator, iterator.has_begun = iterator, True
+        self._reader = asyncio.current_task()
         self._is_awaited = True
         try:
             delivery = await self._wait(iterator)
@@ -119,9 +126,11 @@ class Deliveries:
             self._own_taken()
         deliveries = queue.deliveries if queue.uncertain_until else queue.attempts
         is_past = bool(queue.past) and delivery.message in queue.past
-        message = Message(delivery, self._names, own, deliveries, is_past)
+        message = Message(delivery, self._names, own, deliveries, is_past, self._requests_ref)
         if self._observers.recent is not None and deliveries == 1:
             self._observers.delivered(message)
+        if self._requests.pending:
+            self._requests.take(message)
         return message
 
     async def next_alone(self) -> Message:
@@ -217,6 +226,16 @@ class Deliveries:
         if not self._is_in_flight(message):
             raise LocalError(f"{message} is not in flight: it was acked, or another message is")
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a task waits for the next message."""
+        return self._is_awaited
+
+    @property
+    def is_held_by_this_task(self) -> bool:
+        """Whether the task that runs has the message in flight, so that it alone can ask for the next."""
+        return self.holder is not None and self._reader is asyncio.current_task()
+
     def _is_in_flight(self, message: MessageId) -> bool:
         queue = self._core.application
         return queue.attempts > 0 and not queue.parking and self._id(queue.unacked[0]) == message
@@ -225,7 +244,8 @@ class Deliveries:
         return MessageId(origin_in(delivery, self._names), delivery.message.seq)
 
     def _message(self, delivery: Delivery, deliveries: int) -> Message:
-        return Message(delivery, self._names, self._queue.is_own(delivery), deliveries)
+        own = self._queue.is_own(delivery)
+        return Message(delivery, self._names, own, deliveries, False, self._requests_ref)
 
 
 class _SingleCalls(MessageIterator):

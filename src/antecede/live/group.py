@@ -29,20 +29,22 @@ from typing import Any, Literal, Self
 from antecede import causality
 from antecede.errors import StoreError
 from antecede.live.clock import Clock, MemberClock
-from antecede.live.delivering import Deliveries, MessageIterator
+from antecede.live.delivering import Deliveries
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
 from antecede.live.events import Opened
 from antecede.live.headers import About, describe
 from antecede.live.inspection import Inspection
-from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
+from antecede.live.messages import HeldMessage, Message, MessageId, Notice
 from antecede.live.observers import Observers
 from antecede.live.operations import control
 from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.problems import Problem, Problems
+from antecede.live.reading import Reading
 from antecede.live.ready import Ready
+from antecede.live.requests import Requests
 from antecede.live.settings import Settings
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
@@ -62,12 +64,11 @@ _DRAINING_SECONDS = 3.0
 State = Literal["new", "open", "draining", "returning", "leaving", "closed"]
 
 
-class Group(abc.ABC):
+class Group(Reading):
     """A live group, seen by one of its members. Made by `join`."""
 
     _connections: Any
     _driver: Driver
-    _deliveries: Deliveries
     _inspection: Inspection
     _speaks = 1
     """In a group that changes: the greatest version of the wire format that this process speaks."""
@@ -91,17 +92,13 @@ class Group(abc.ABC):
         self._problems = Problems(settings.group, settings.me)
         self._suspicions = Suspicions(settings, self._clock)
         self._joined: set[str] = set()
+        self._requests = Requests(self)
         self._metrics: Listener | None = None
         self._control: control.ControlServer | None = None
         self.counts: Counter[str] = Counter()
         """What has happened so far, for metrics."""
 
     # Who is there
-
-    @property
-    @abc.abstractmethod
-    def me(self) -> str:
-        """What this member is called. Where members come and go, that is the label of its incarnation."""
 
     @property
     @abc.abstractmethod
@@ -228,6 +225,7 @@ class Group(abc.ABC):
             self._room.set,
             self.settings.limit,
             self._observers,
+            self._requests,
         )
 
     async def __aenter__(self) -> Self:
@@ -298,6 +296,7 @@ class Group(abc.ABC):
 
     async def _stop(self) -> None:
         """End what runs."""
+        self._requests.close()
         if self._has_deliveries:
             self._deliveries.close()
         if self._ticking is not None:
@@ -357,6 +356,24 @@ class Group(abc.ABC):
                 await driver.let_application_read()
         return message
 
+    async def request(
+        self,
+        who: str,
+        body: Body,
+        timeout: float | None = None,
+        *,
+        headers: Mapping[str, str | bytes] | None = None,
+        content_type: str = "",
+    ) -> Message:
+        """Broadcast a message to which `who`, a member or a phone by name or label, is to `reply`, and return
+        that reply.
+
+        It is returned when it is this application's turn to have it, so a task must iterate over the group
+        meanwhile, and not the one that waits here; that one is given it too, like any message. If there is no
+        reply within `timeout` seconds, or there never will be one, that is a `RequestError`, which says why.
+        """
+        return await self._requests.ask(who, body, describe(headers, content_type), timeout)
+
     async def _wait_for_room(self) -> None:
         began, is_reported = time.monotonic(), False
         while self._is_full():
@@ -394,60 +411,6 @@ class Group(abc.ABC):
     def _report_room(self) -> None:
         if self._problems.end("full"):
             self._notify("room", self.me, "there is room again")
-
-    # Delivering
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        """A new iteration. Its first message is the one in flight, if there is one: nobody has acked it."""
-        return MessageIterator(self._deliveries)
-
-    async def __anext__(self) -> Message:
-        """The next message, outside of a loop. Consecutive calls are one iteration: each acks the message
-        that the one before returned. After an `async for`, it begins a new iteration."""
-        return await self._deliveries.next_alone()
-
-    def ack(self, message: Message) -> None:
-        """`message`, which is in flight, has been processed: it will not be delivered again."""
-        self._deliveries.ack(message)
-
-    def nack(self, message: Message, delay: float = 0.0) -> None:
-        """`message`, which is in flight, could not be processed: it is delivered again after `delay` seconds.
-
-        Nothing is delivered before it meanwhile. `message.deliveries` counts; `park` ends this.
-        """
-        self._deliveries.nack(message, delay)
-
-    async def park(self, message: Message, reason: str = "") -> None:
-        """Put `message`, which is in flight, aside durably, and go on with the messages after it.
-
-        For a message that can never be processed. What depends on it is delivered without it, so an
-        application must expect that. It stays in the store until `unpark`; `problems` counts such messages.
-        More of them than `limit` bytes are refused with a `LocalError`: the message is delivered again then,
-        so that whoever sends poison holds up this application rather than fill its disk.
-        """
-        await self._deliveries.park(message, reason)
-        self._report_parked()
-
-    def parked(self) -> list[ParkedMessage]:
-        """The messages that were put aside, the oldest first."""
-        return self._deliveries.parked()
-
-    async def unpark(self, message: MessageId) -> Message:
-        """Remove a message that was put aside and return it. Process it before: nobody has it afterwards."""
-        removed = await self._deliveries.unpark(message)
-        self._report_parked()
-        return removed
-
-    def _report_parked(self) -> None:
-        parked = self._core.application.parked
-        if not parked:
-            self._problems.end("parked")
-            return
-        last = next(reversed(parked.values()))
-        message = self._id(last.delivery.message)
-        text = f"{len(parked):,} messages are parked, the last is {message}: {last.reason}"
-        if self._problems.begin("parked", "parked", self.me, text):
-            self._notify("parked", message.origin, text)
 
     # Looking
 
@@ -517,6 +480,8 @@ class Group(abc.ABC):
         self._log.info(
             "%s %s%s", label, kind, f": {text}" if text else f" by {by}" if by else "", extra={"peer": name}
         )
+        if kind in ("left", "removed"):
+            self._requests.give_up(label, kind)
         self._observers.tell_change(change)
 
     # What the driver and the connections call
@@ -546,6 +511,7 @@ class Group(abc.ABC):
         self._problems.begin("store", "store", self.me, str(error), log=False)
         self._notify("store", self.me, str(error))
         self._state = "closed"
+        self._requests.close()
         if self._has_deliveries:
             self._deliveries.close()
         self._wake_waiters()

@@ -21,6 +21,10 @@ MAX_CONTENT_TYPE = 255
 """Characters."""
 RESERVED = "antecede-"
 """Names that begin like this are the library's own."""
+REQUEST = "antecede-request"
+"""Of a request: its number, and who is asked."""
+REPLY = "antecede-reply"
+"""Of a reply: the number of the request, and its message."""
 
 
 Headers = dict[str, str | bytes]

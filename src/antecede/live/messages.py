@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Protocol as Interface
 
 import msgspec
 
-from antecede.live.envelope import body_in, immediate_causes, origin_in, unwrap
-from antecede.live.headers import of_application
-from antecede.protocols.base import Delivery
+from antecede.live.envelope import Body, body_in, immediate_causes, origin_in, unwrap
+from antecede.live.headers import REPLY, About, describe, of_application
+from antecede.protocols.base import Delivery, LocalError
 
 Item = TypeVar("Item")
 
@@ -29,6 +30,18 @@ class MessageId(NamedTuple):
         return f"{self.origin}:{self.seq}"
 
 
+class Requests(Interface):
+    """Requests and replies of the group of a message (`requests.py`)."""
+
+    def is_asked(self, message: Message) -> bool: ...
+
+    async def reply(self, message: Message, body: Body, about: About, timeout: float | None) -> MessageId: ...
+
+
+def _no_requests() -> Requests | None:
+    return None
+
+
 class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A delivered message."""
 
@@ -41,6 +54,8 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     """How many times it has been delivered to this member's application, with this time."""
     history: bool = False
     """Whether the group had delivered it before this member was admitted."""
+    # Weakly: an application may keep messages where the group finds them, and no cycle through them is freed.
+    _requests: Callable[[], Requests | None] = _no_requests
 
     @property
     def redelivered(self) -> bool:
@@ -80,6 +95,40 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     def headers(self) -> dict[str, str | bytes]:
         """As they were passed to `broadcast`: text or bytes by name."""
         return of_application(unwrap(self._delivery.payload).headers)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether its sender waits for this member to `reply`."""
+        requests = self._requests()
+        return requests is not None and requests.is_asked(self)
+
+    @property
+    def reply_to(self) -> MessageId | None:
+        """The request to which this is a reply."""
+        parts = self.reserved_header(REPLY)
+        if len(parts) < 2:
+            return None
+        origin, _, seq = parts[1].rpartition(":")
+        return MessageId(origin, int(seq)) if seq.isdecimal() and len(seq) < 20 else None
+
+    async def reply(
+        self,
+        body: Body,
+        timeout: float | None = None,
+        *,
+        headers: Mapping[str, str | bytes] | None = None,
+        content_type: str = "",
+    ) -> MessageId:
+        """Broadcast a reply to this request, as `Group.broadcast` does."""
+        requests = self._requests()
+        if requests is None:
+            raise LocalError("the group is closed")
+        return await requests.reply(self, body, describe(headers, content_type), timeout)
+
+    def reserved_header(self, name: str) -> list[str]:
+        """The words of a header of the library's own; none if there is no such header."""
+        value = (unwrap(self._delivery.payload).headers or {}).get(name)
+        return value.split(" ") if isinstance(value, str) else []
 
     @property
     def causes(self) -> tuple[MessageId, ...]:

@@ -13,7 +13,7 @@ from vopr.changing.liar import execute as execute_with_liar
 from vopr.changing.planted import BUGS, planted
 from vopr.changing.world import AdmissionWorld, execute, run_world
 
-_FIRST_SEED = {"backlog_is_left_behind": 65, "history_is_not_cut_off": 255}
+_FIRST_SEED = {"backlog_is_left_behind": 65, "history_is_not_cut_off": 255, "reports_are_not_repeated": 200}
 """Where to begin to look for a bug that is rare."""
 _MAX_SEEDS = 200
 
