@@ -12,7 +12,7 @@ from test_imports_between_packages import ALLOWED
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-CHANGES = re.findall(r"^\| (.+?) \| `(src/\S+)` \| `(\w+)` \|$", TEXT, re.MULTILINE)
+CHANGES = re.findall(r"^\| (.+?) \| `((?:src|docs)/\S+)` \| `(\w+)` \|$", TEXT, re.MULTILINE)
 
 
 def definitions(file: Path) -> set[str]:

@@ -16,6 +16,8 @@ from antecede.units import parse_duration, parse_range
 
 
 class Fault(abc.ABC):
+    """What may happen to packets on a link: delays, losses, copies."""
+
     breaks_order: ClassVar[bool]
     """Whether packets may overtake each other even on a FIFO link."""
 

@@ -1,0 +1,65 @@
+"""Builds the documentation site into build/docs/site: `./dev docs`, or `./dev docs --serve` to look at it."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from api_reference import MODULES, api_reference
+from command_reference import command_reference
+from link_check import broken_links
+from pages import ROOT, stage
+
+BUILD = ROOT / "build" / "docs"
+PORT = 8000
+_WORKER = "https://unpkg.com/iframe-worker/shim"
+"""What the generator would have pages load from another host, to search when they are opened from disk."""
+
+
+def build() -> Path:
+    """The folder of the finished site. Ends the process with 1 if a page or a link is wrong."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    pages = stage(BUILD / "pages")
+    pages.write("reference/commands.md", command_reference())
+    for module in MODULES:
+        pages.write(f"reference/{module}.md", api_reference(module))
+    shutil.copyfile(Path(__file__).parent / "zensical.toml", BUILD / "zensical.toml")
+    zensical = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    if subprocess.run(zensical, cwd=BUILD).returncode:  # noqa: S603
+        sys.exit(1)
+    site = BUILD / "site"
+    _bring_worker(site)
+    if wrong := broken_links(site):
+        sys.exit("\n".join(wrong))
+    print(f"{len(list(site.rglob('*.html')))} pages in {site.relative_to(ROOT)}")
+    return site
+
+
+def _bring_worker(site: Path) -> None:
+    """Make the site independent of other hosts."""
+    worker = site / "assets" / "javascripts" / "iframe-worker.js"
+    shutil.copyfile(Path(__file__).parent / "vendor" / worker.name, worker)
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(_WORKER, os.path.relpath(worker, page.parent)), encoding="utf-8")
+
+
+def serve(site: Path) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", PORT), handler) as server:
+        print(f"http://127.0.0.1:{PORT}/ until Ctrl-C")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+if __name__ == "__main__":
+    built = build()
+    if "--serve" in sys.argv[1:]:
+        serve(built)

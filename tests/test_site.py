@@ -1,0 +1,68 @@
+"""The parts of the documentation site: its navigation, its reference, links to headings."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SITE = ROOT / "docs" / "site"
+sys.path.insert(0, str(SITE))
+from api_reference import MODULES, api_reference, undocumented  # noqa: E402
+from command_reference import command_reference  # noqa: E402
+from pages import OUTSIDE, listed, stage  # noqa: E402
+
+GENERATED = {"reference/commands.md", *(f"reference/{module}.md" for module in MODULES)}
+SOURCES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in OUTSIDE)]
+
+
+def test_every_page_is_in_the_navigation(tmp_path: Path) -> None:
+    """Add a new page to `nav` in docs/site/zensical.toml."""
+    nav = list(listed(tomllib.loads((SITE / "zensical.toml").read_text())["project"]["nav"]))
+    stage(tmp_path)
+    staged = {page.relative_to(tmp_path).as_posix() for page in tmp_path.rglob("*.md")}
+    in_lists = {name for name in staged if name.startswith(("decisions/", "examples/", "files/"))}
+    assert sorted(staged - in_lists - set(nav)) == []
+    assert sorted(set(nav) - staged - GENERATED) == []
+    assert len(nav) == len(set(nav))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_has_every_public_name(module: str) -> None:
+    text = api_reference(module)
+    public = sys.modules[module].__all__
+    assert [name for name in public if f"\n## {name}\n" not in text] == []
+    assert undocumented(module) == []
+
+
+def test_the_reference_has_every_command_with_its_options() -> None:
+    text = command_reference()
+    assert "## antecede audit" in text
+    assert "| `--max-bytes` INTEGER |" in text
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as the generator and the usual hosts of repositories make it."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    without_code = re.sub(
+        r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", without_code, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", SOURCES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_headings_lead_to_one(page: Path) -> None:
+    wrong = []
+    for target, anchor in re.findall(r"\]\(([^)\s:#]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        file = (page.parent / target).resolve() if target else page
+        if file.suffix == ".md" and anchor not in anchors(file):
+            wrong.append(f"{target}#{anchor}")
+    assert wrong == []
