@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def shell_lines(page: Path) -> list[str]:
 
 
 COMMANDS = [line for page in [*IN_PAGES, *HOW_TO] for line in shell_lines(page)]
+ELSEWHERE = {*DOCS.rglob("*.md"), ROOT / "README.md"} - {*IN_PAGES, *HOW_TO}
 LINKED = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
@@ -102,10 +104,24 @@ def test_commands_run(line: str) -> None:
         check_options(name, arguments)
 
 
-@pytest.mark.parametrize("line", shell_lines(ROOT / "README.md"))
-def test_commands_of_the_readme_exist(line: str) -> None:
-    name, *arguments = shlex.split(line, comments=True)[1:]
+@pytest.mark.parametrize("line", sorted({line for page in ELSEWHERE for line in shell_lines(page)}))
+def test_commands_of_other_pages_have_these_options(line: str) -> None:
+    name, *arguments = shlex.split(line.partition(" > ")[0], comments=True)[1:]
     check_options(name, arguments)
+
+
+def test_every_page_is_in_the_navigation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a new page to `nav` in docs/site/zensical.toml."""
+    monkeypatch.syspath_prepend(str(DOCS / "site"))
+    pages = importlib.import_module("pages")
+    nav = list(pages.listed(tomllib.loads((DOCS / "site" / "zensical.toml").read_text())["project"]["nav"]))
+    pages.stage(tmp_path)
+    staged = {page.relative_to(tmp_path).as_posix() for page in tmp_path.rglob("*.md")}
+    in_lists = {name for name in staged if name.startswith(("decisions/", "examples/", "files/"))}
+    generated = {name for name in nav if name.startswith("reference/")}
+    assert sorted(staged - in_lists - set(nav)) == []
+    assert sorted(set(nav) - staged - generated) == []
+    assert len(nav) == len(set(nav))
 
 
 def check_options(name: str, arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The five-minute pages work as they are written: their files are saved, their commands run, in order."""
+"""The five-minute pages and the README work as they are written: files are saved, commands run, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 
 from command_line import antecede
 
-PAGES = Path(__file__).parent.parent / "docs" / "tutorials"
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "tutorials"
 _BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 _NAMED = re.compile(r"`([\w-]+\.(?:py|csv|toml))`")
 
@@ -65,6 +66,23 @@ def test_figures_of_the_research_page_are_those_of_its_runs(tmp_path: Path) -> N
         assert f"{figure} on the wire" in antecede(*line.split(), cwd=tmp_path).stdout
         assert line in page
         assert figure in page
+
+
+def test_what_the_readme_shows_works_when_it_is_pasted(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "ana:1 {'text': 'shall we?'} after\n", done.stderr
+    _, log, research = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    *makes_the_log, audit = log.splitlines()
+    subprocess.run("\n".join(makes_the_log), shell=True, cwd=tmp_path, check=True)  # noqa: S602
+    done = antecede(*shlex.split(audit)[1:], cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    (shown,) = re.findall(r"```\n(• .*?)\n```", readme)
+    assert shown in " ".join(done.stdout.split())
+    for line in research.splitlines():
+        done = antecede(*shlex.split(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
 
 
 class Terminal:
