@@ -91,7 +91,8 @@ def test_what_networks_measure(setting: dict[str, Any]) -> None:
 
 
 def test_what_changes_of_a_group_measure() -> None:
-    measured = simulate(scenario(protocol="mbcp", peers=3, seconds=0.2, churn="join:10ms")).metrics.measured
+    chosen = scenario(protocol="freescale", peers=3, seconds=0.2, churn=["join:10ms", "phones:1"])
+    measured = simulate(chosen).metrics.measured
     compare(set(measured), documented("measured: changes of a group"))
 
 

@@ -1,5 +1,7 @@
 """A thousand joins and leaves through a group of 8: do messages and saved states shrink back?
 
+With `freescale`, `hcg` and `basic` those who join and leave are phones, or local processes of a gateway.
+
 Nothing changes for 90 s, then every 200 ms a process joins, and leaves half a second later; then nothing
 changes for 20 s again. Numbers of messages take one byte up to 127 and two up to 255, so a young group's
 messages grow by themselves: in 90 s at four messages a second all numbers come to three bytes, where they
@@ -25,7 +27,11 @@ from antecede.sim.probes import Probe
 from antecede.units import SECOND
 
 HERE = Path(__file__).parent
-PROTOCOLS = ("mbcp", "timestamp", "timestamp-diff", "depseq", "multigroup", "vcube", "vcube-agg", "pc")
+WITH_PHONES = ("freescale", "hcg", "basic")
+PROTOCOLS = (
+    "mbcp", "timestamp", "timestamp-diff", "depseq", "multigroup", "vcube", "vcube-agg", "pc", *WITH_PHONES,
+)  # fmt: skip
+FOUNDERS = 8
 JOINS = 1000
 WARM_UP, QUIET, EVERY, STAY = 90.0, 20.0, 0.2, 0.5
 RATE = 4
@@ -50,18 +56,19 @@ class BySecond(Probe):
         self.now = now
 
     def sample(self, members: Sequence[Any]) -> None:
-        sizes = [len(member.save()) for member in members if member.is_member]
+        sizes = [len(member.save()) for member in members if member.is_member and member.me < FOUNDERS]
         self.state.setdefault(self.now // SECOND, []).extend(sizes)
 
 
-def run(protocol: str, joins: int) -> list[tuple[int, float, float]]:
-    last = WARM_UP + joins * EVERY + STAY
+def run(protocol: str, count: int) -> list[tuple[int, float, float]]:
+    last = WARM_UP + count * EVERY + STAY
     churn = []
-    for number in range(joins):
+    for number in range(count):
         begin = WARM_UP + number * EVERY
-        churn += [f"join:{begin:.3f}s", f"leave:{begin + STAY:.3f}s:{8 + number}"]
+        join, leave = ("attach", "detach") if protocol in WITH_PHONES else ("join", "leave")
+        churn += [f"{join}:{begin:.3f}s", f"{leave}:{begin + STAY:.3f}s:{FOUNDERS + number}"]
     chosen = scenario(
-        protocol=protocol, peers=8, seconds=last + QUIET, rate=RATE, delay="1-30ms", churn=churn,
+        protocol=protocol, peers=FOUNDERS, seconds=last + QUIET, rate=RATE, delay="1-30ms", churn=churn,
         detector="adaptive,report=250ms",
     )  # fmt: skip
     probe = BySecond()
@@ -73,9 +80,9 @@ def run(protocol: str, joins: int) -> list[tuple[int, float, float]]:
     world = chosen.world(chosen.members(), [], [probe], times)
     world.run()
     figures = world.figures()
-    print(
-        f"{protocol}: {figures['joins']:.0f} joins, {figures['leaves']:.0f} leaves, {world.packets:,} packets"
-    )
+    prefix = "phone_" if protocol in WITH_PHONES else ""
+    joins, leaves = int(figures[f"{prefix}joins"]), int(figures[f"{prefix}leaves"])
+    print(f"{protocol}: {joins} joins, {leaves} leaves, {world.packets:,} packets")
     seconds = sorted(probe.control)
     return [
         (second, fmean(probe.control[second]), fmean(probe.state.get(second) or [0])) for second in seconds

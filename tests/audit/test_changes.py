@@ -142,6 +142,21 @@ PLANTED: dict[str, tuple[list[Event], dict[str, int], str]] = {
 """For each fault: the events with it, the counts that it changes, and the words that name it."""
 
 
+PHONES = """
+p snapshot b:1 b   p snapshot a:1 a   p snapshot e:1 e   p deliver d:1   p send p:1   p deliver a:2
+a deliver p:1      b deliver p:1      d deliver p:1
+q snapshot b:1 b   q snapshot a:1 a   q snapshot e:1 e   q deliver d:1   q deliver p:1   q leave q:1 q
+"""
+"""Two phones of b begin with what b has after it has admitted d; q leaves before a:2."""
+WITHOUT: dict[str, tuple[dict[str, int], str]] = {
+    "p deliver a:2": ({"missing": 1}, "p never delivered a:2"),
+    "d deliver p:1": ({"missing": 1}, "d never delivered p:1"),
+    "q deliver d:1": ({"missing": 1, "causal_violations": 1}, "q never delivered d:1"),
+    "p snapshot e:1 e": ({"wrong_snapshots": 1}, "The snapshot of p lacks e:1"),
+}
+"""What is found if one of these rows is left out."""
+
+
 def counts(verdict: Verdict) -> dict[str, int]:
     return {name: getattr(verdict, name) for name in Verdict.FAULTS if getattr(verdict, name)}
 
@@ -197,6 +212,20 @@ def test_what_a_removed_member_brings_back_is_owed_to_all() -> None:
     back = ["b deliver e:2", "a deliver e:2"]
     assert counts(judge(after("d close e:1 e", *back, "d deliver e:2")).verdict) == {}
     assert counts(judge(after("d close e:1 e", *back)).verdict) == {"missing": 1}
+
+
+def test_phones_are_owed_everything_and_are_in_no_view() -> None:
+    assert judge(events(STORY + PHONES)).verdict.clean
+
+
+@pytest.mark.parametrize("line", WITHOUT)
+def test_faults_of_phones_are_found(line: str) -> None:
+    (gone,) = events(line)
+    judged = judge([each for each in events(STORY + PHONES) if each != gone])
+    expected, words = WITHOUT[line]
+    found = counts(judged.verdict)
+    assert {name: found.get(name) for name in expected} == expected
+    assert any(words in text for text in texts(judged))
 
 
 def test_a_snapshot_of_which_the_rows_say_nothing_is_not_judged() -> None:

@@ -15,6 +15,9 @@ violation like any other.
 - *The snapshot is a cut*: what a process has begun with, if its rows say so, is what happened before its
   admission, no more and no less.
 - *The end*: whoever has left sends and delivers nothing more.
+- *Phones*, and local processes of a gateway, are in nobody's view. A process that begins with a snapshot and
+  was not admitted is one. What its snapshot does not have is owed to it, and the snapshot must have the
+  causes of all that it has.
 
 Who was removed by a message that lies beyond the end of its sender's stream was not removed, and who was
 admitted by one is not a member.
@@ -134,6 +137,9 @@ class ChangingGroup:
         self.outside = removed | void
         """Those who were removed, or never were members."""
         self.staying = (self.founders | admissions.keys()) - gone
+        """The members that stay."""
+        self.phones = self._snapshots.keys() - self.founders - admissions.keys() - gone
+        """Those that stay."""
 
     def _is_void(self, message: _Message, removed: set[str]) -> bool:
         """Whether a message lies beyond the end of its sender's stream, so that nobody else delivers it."""
@@ -156,18 +162,26 @@ class ChangingGroup:
         is_change[[places[each] for each in mine if each in places]] = True
         pasts = [_closed_past(state.vector_clock[rank], streams.first, vectors) for rank in range(len(names))]
         everything = [
-            pasts[rank] for rank, name in enumerate(names) if name in self.staying or name in self.left
+            pasts[rank]
+            for rank, name in enumerate(names)
+            if name in self.staying | self.phones | self.left.keys()
         ]
         owed = np.maximum.reduce(everything) if everything else np.zeros(len(streams.origin), np.int64)
         for rank, name in enumerate(names):
             ever = _as_bools(state.delivered_ever[rank], streams.messages)
-            limit = owed if name in self.staying else pasts[rank]
+            limit = owed if name in self.staying or name in self.phones else pasts[rank]
             had = ((number > limit[of]) | is_change) & ~ever
             admission = places.get(self.admissions.get(name, ("", 0)))
+            in_snapshot = None
             if admission is not None:
                 in_snapshot = number <= vectors[admission].astype(np.int64)[of]
-                had |= in_snapshot
                 self._compare_snapshot(name, encoded, in_snapshot, is_change)
+            elif name in self._snapshots and name not in self.founders:
+                in_snapshot = self._contained(name, encoded)
+                past = vectors[np.flatnonzero(in_snapshot)].max(axis=0, initial=0).astype(np.int64)
+                self._compare_snapshot(name, encoded, in_snapshot | (number <= past[of]), is_change)
+            if in_snapshot is not None:
+                had |= in_snapshot
                 self._mark_repeated(encoded, state, rank, in_snapshot & ever)
             mask = _as_words(had, state.delivered.shape[1])
             state.delivered[rank] |= mask
@@ -180,11 +194,9 @@ class ChangingGroup:
     def _compare_snapshot(
         self, name: str, encoded: EncodedRun, past: np.ndarray, is_change: np.ndarray
     ) -> None:
-        counts = self._snapshots.get(name)
-        if counts is None:
+        if name not in self._snapshots:
             return
-        last = np.array([counts.get(each, 0) for each in encoded.names], np.int64)
-        contained = np.asarray(encoded.seqs) <= last[np.asarray(encoded.origins)]
+        contained = self._contained(name, encoded)
         wrong = (contained != past) & ~is_change
         if wrong.any():
             extra, lacking = (
@@ -192,6 +204,13 @@ class ChangingGroup:
                 for chosen in (np.flatnonzero(wrong & contained), np.flatnonzero(wrong & past))
             )
             self._wrong_snapshots[name] = extra, lacking
+
+    def _contained(self, name: str, encoded: EncodedRun) -> np.ndarray:
+        """What the snapshot of a process has, as its rows say."""
+        counts = self._snapshots[name]
+        last = np.array([counts.get(each, 0) for each in encoded.names], np.int64)
+        contained: np.ndarray = np.asarray(encoded.seqs) <= last[np.asarray(encoded.origins)]
+        return contained
 
     def _mark_repeated(self, encoded: EncodedRun, state: AuditState, rank: int, repeated: np.ndarray) -> None:
         """Deliveries of what was in the snapshot."""

@@ -117,8 +117,9 @@ class ScenarioOptions:
         list[str] | None,
         typer.Option(
             help="Members join and leave: poisson:2 (changes per second), poisson:2:10% (of departures "
-            "crash), join:1s, leave:1s:3 or remove:1s:3. May be repeated. A number: links of pc that open or "
-            "close per second."
+            "crash), join:1s, leave:1s:3 or remove:1s:3. Of freescale, hcg and basic also phones: phones:5 "
+            "(at the start), attach:1s:2 (at super peer 2), detach:1s:7, move:1s:7:2 or roam:2 (changes per "
+            "second). May be repeated. A number: links of pc that open or close per second."
         ),
     ] = None
     detector: Annotated[

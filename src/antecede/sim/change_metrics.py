@@ -7,6 +7,7 @@ from statistics import fmean
 
 from antecede.membership.packets import PLAIN, MembershipPacket, decode_content
 from antecede.protocols.base import Packet
+from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, NumberedPacket
 from antecede.units import SECOND
 
 QUARTERS = 4
@@ -18,9 +19,12 @@ _COST_OF = {
     "Removal": "removal", "FlushReport": "removal", "refused": "removal", "unnumbered": "removal",
     "progress": "report", "fetch": "repair", "fetched": "repair",
     "test": "test", "test_answer": "test",
+    "phone_join": "phone", "phone_welcome": "phone", "phone_leave": "phone", "phone_refused": "phone",
+    "move": "phone", "move_ready": "phone", "release": "phone", "released": "phone", "arrival": "phone",
+    "stable": "report",
 }  # fmt: skip
 """What a packet is for, by its metric name, or by the type of what it broadcasts; others are for links."""
-_COSTS = ("join", "leave", "removal", "report", "repair", "linking", "test")
+_COSTS = ("join", "leave", "removal", "report", "repair", "linking", "test", "phone")
 
 
 class ChangeMeter:
@@ -121,6 +125,8 @@ def purpose_of(packet: Packet) -> str | None:
     """What a packet is for, if it is for more than the application's messages."""
     if isinstance(packet, MembershipPacket):
         return _COST_OF[packet.metric_prefix()]
+    if isinstance(packet, NumberedPacket | NumberAssignment | InternalAck):
+        return None
     contents = [each for payloads in packet.payloads_by_span() for each in payloads]
     if not contents:
         return _COST_OF.get(packet.metric_prefix(), "linking")

@@ -52,10 +52,11 @@ class Join(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """A member leaves: a given one, or any."""
+    """A member leaves: a given one, or any, if those that stay are enough."""
 
     time: int
     peer: int | None
+    if_enough: bool = False
 
 
 class Remove(NamedTuple):
@@ -72,6 +73,40 @@ class RandomCrash(NamedTuple):
     time: int
 
 
+class Attach(NamedTuple):
+    """A phone asks a super peer to let it in: a given one, or any."""
+
+    time: int
+    hub: int | None = None
+
+
+class Detach(NamedTuple):
+    """A phone leaves: a given one, or any."""
+
+    time: int
+    phone: int | None = None
+
+
+class Move(NamedTuple):
+    """A phone moves from its super peer to another: to a given one, or to any."""
+
+    time: int
+    phone: int | None = None
+    hub: int | None = None
+
+
+class Phones(NamedTuple):
+    """So many phones are let in at the start, each by any super peer."""
+
+    number: int
+
+
+class RandomPhones(NamedTuple):
+    """A Poisson process of phones that join, leave and move, a third of each."""
+
+    rate: float
+
+
 class RandomChanges(NamedTuple):
     """A Poisson process of joins and departures, half of each; a share of those that depart crash."""
 
@@ -80,10 +115,16 @@ class RandomChanges(NamedTuple):
 
 
 Fault = Crash | Suspicion | Partition
-Change = Fault | Join | Leave | Remove | RandomCrash
+PhoneChange = Attach | Detach | Move
+Change = Fault | Join | Leave | Remove | RandomCrash | PhoneChange
+Churn = Join | Leave | Remove | RandomChanges | PhoneChange | Phones | RandomPhones
+"""What one entry of a scenario's `churn` says."""
 
 _FAULTS = "crash:1s:3, crash:1-2s:3 (with a restart), suspect:1-2s:3, partition:1-2s:0,1,2"
 _CHURN = "join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second), poisson:2:10% (of departures crash)"
+_PHONES = (
+    "phones:5 (at the start), attach:1s:2 (at super peer 2), detach:1s:7, move:1s:7:2, roam:2 (a second)"
+)
 
 
 def is_group_fault(text: str) -> bool:
@@ -112,7 +153,7 @@ def parse_group_fault(text: str) -> Fault:
     raise InputError(f"'{text}' is not a fault of processes; write {_FAULTS}")
 
 
-def parse_churn(text: str) -> Join | Leave | Remove | RandomChanges:
+def parse_churn(text: str) -> Churn:
     """Parse a change that members make, or a process of random ones.
 
     >>> parse_churn("join:1s"), parse_churn("leave:1s:3"), parse_churn("poisson:2:10%")
@@ -133,7 +174,21 @@ def parse_churn(text: str) -> Join | Leave | Remove | RandomChanges:
             return RandomChanges(_rate(rate), 0.0)
         case ["poisson", rate, crashes]:
             return RandomChanges(_rate(rate), parse_share(crashes))
-    raise InputError(f"'{text}' is not a change of a group; write {_CHURN}")
+        case ["phones", count]:
+            return Phones(_peer(count))
+        case ["attach", when]:
+            return Attach(parse_duration(when))
+        case ["attach", when, hub]:
+            return Attach(parse_duration(when), _peer(hub))
+        case ["detach", when, phone]:
+            return Detach(parse_duration(when), _peer(phone))
+        case ["move", when, phone]:
+            return Move(parse_duration(when), _peer(phone))
+        case ["move", when, phone, hub]:
+            return Move(parse_duration(when), _peer(phone), _peer(hub))
+        case ["roam", rate]:
+            return RandomPhones(_rate(rate))
+    raise InputError(f"'{text}' is not a change of a group; write {_CHURN}; for phones {_PHONES}")
 
 
 def _peer(text: str) -> int:
@@ -169,14 +224,16 @@ def plan(faults: Sequence[str], churn: Sequence[str], seed: int, until: int) -> 
     found: list[Change] = [parse_group_fault(text) for text in faults if is_group_fault(text)]
     for number, text in enumerate(churn):
         change = parse_churn(text)
-        if isinstance(change, RandomChanges):
+        if isinstance(change, RandomChanges | RandomPhones):
             found += _random_changes(change, counter_rng.key(seed, counter_rng.CHURN, number), until)
+        elif isinstance(change, Phones):
+            found += [Attach(0)] * change.number
         else:
             found.append(change)
     return sorted(found, key=lambda change: change.time)
 
 
-def _random_changes(churn: RandomChanges, key: int, until: int) -> list[Change]:
+def _random_changes(churn: RandomChanges | RandomPhones, key: int, until: int) -> list[Change]:
     changes: list[Change] = []
     time, number = 0, 0
     while churn.rate:
@@ -185,17 +242,24 @@ def _random_changes(churn: RandomChanges, key: int, until: int) -> list[Change]:
         if time >= until:
             break
         choice = counter_rng.unit(counter_rng.mix(bits + 1))
-        if choice < 0.5:
+        if isinstance(churn, RandomPhones):
+            changes.append((Attach, Detach, Move)[int(choice * 3)](time))
+        elif choice < 0.5:
             changes.append(Join(time))
         else:
             crashes = choice < 0.5 + churn.crashes / 2
-            changes.append(RandomCrash(time) if crashes else Leave(time, None))
+            changes.append(RandomCrash(time) if crashes else Leave(time, None, if_enough=True))
         number += 1
     return changes
 
 
-def highest_peer(change: Change | RandomChanges) -> int:
+def is_of_phones(change: Change | Churn) -> bool:
+    """Whether only a group with phones can make this change."""
+    return isinstance(change, PhoneChange | Phones | RandomPhones)
+
+
+def highest_peer(change: Change | Churn) -> int:
     """The highest number of a process that a change names; -1 if it names none."""
     if isinstance(change, Partition):
         return max(change.peers)
-    return max(getattr(change, name, None) or -1 for name in ("peer", "by", "contact"))
+    return max(getattr(change, name, None) or -1 for name in ("peer", "by", "contact", "phone", "hub"))

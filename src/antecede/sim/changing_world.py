@@ -19,7 +19,7 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Effects, Packet
 from antecede.sim import counter_rng
 from antecede.sim.change_metrics import QUARTERS, ChangeMeter
-from antecede.sim.changes import Change, Join, Leave, RandomCrash, Remove, Suspicion
+from antecede.sim.changes import Change, Detach, Join, Leave, RandomCrash, Remove, Suspicion
 from antecede.sim.faulty_world import FaultyWorld
 from antecede.sim.network import Network
 from antecede.sim.scenario_detector import DetectorSettings
@@ -27,21 +27,21 @@ from antecede.sim.workload import NEVER, Workload
 from antecede.sim.world import REPORT, SEND, Observer
 from antecede.units import SECOND
 
-_ASK_AGAIN = 2 * SECOND
+ASK_AGAIN = 2 * SECOND
 """How long a process waits for a welcome before it asks another member."""
-_LEAVE_AGAIN = SECOND // 10
+_TRY_AGAIN = SECOND // 10
 _RETURN_AFTER = SECOND // 10
 _SETTLE = 20 * SECOND
 """How long members go on reporting after the last send, at most."""
 
 
-class _Ask(NamedTuple):
+class Ask(NamedTuple):
     """Nobody has answered the process at this address."""
 
     address: int
 
 
-class _Return(NamedTuple):
+class Return(NamedTuple):
     """The process at this address was removed, and wants to be a member again."""
 
     address: int
@@ -116,6 +116,14 @@ class ChangingGroupWorld(FaultyWorld):
     def _named(self, message: MessageId) -> MessageId:
         return MessageId(self._address_of[message.origin], message.seq)
 
+    def _name_own(self, peer: int, message: MessageId) -> MessageId:
+        """The name of a message that a process has just broadcast."""
+        return self._named(message)
+
+    def _application_messages(self, packet: Packet) -> list[MessageId]:
+        """The names of the messages in a packet, as observers know them."""
+        return [self._named(message) for message in packet.message_ids()]
+
     # Messages
 
     def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
@@ -124,15 +132,14 @@ class ChangingGroupWorld(FaultyWorld):
 
     def _on_arrival(self, peer: int, source: int, packet: Packet) -> None:
         member = self.members[peer]
-        for message in packet.message_ids():
+        for message in self._application_messages(packet):
             for observer in self._observers:
-                observer.receive(peer, source, self._named(message), self.now)
+                observer.receive(peer, source, message, self.now)
         self._hear(member, source, packet)
         self._apply(peer, member.receive(source, packet, self._clock(peer)))
         self._start(member)
         self._collect_deliveries(peer)
-        while member.requests:
-            self._admit(member, member.requests[0])
+        self._admit_all(member)
 
     def _broadcast(self, peer: int) -> None:
         member = self.members[peer]
@@ -142,12 +149,13 @@ class ChangingGroupWorld(FaultyWorld):
         self._broadcasts[peer] += 1
         effects = member.broadcast(self._payload, self._clock(peer))
         assert effects.message is not None  # noqa: S101
+        message = self._name_own(peer, effects.message)
         own = [send.packet for send in effects.sends if effects.message in send.packet.message_ids()]
         control = self._control_bytes(member, own[0]) if own else 0
         paper = member.paper_bytes(own[0]) if own else 0
         self.meter.sent(self.now, control)
         for observer in self._observers:
-            observer.send(peer, self._named(effects.message), self.now, control, paper, None)
+            observer.send(peer, message, self.now, control, paper, None)
         self._apply(peer, effects)
 
     def _apply(self, peer: int, effects: Effects) -> None:
@@ -157,7 +165,7 @@ class ChangingGroupWorld(FaultyWorld):
             self._note_change(peer, change.kind, self._address_of[change.member], change.message)
         if member.phase == Phase.REMOVED and peer not in self._returning:
             self._returning.add(peer)
-            self._schedule_change(self.now + _RETURN_AFTER, _Return(peer))
+            self._schedule_change(self.now + _RETURN_AFTER, Return(peer))
 
     def _note_change(self, peer: int, kind: str, member: int, message: MessageId) -> None:
         self.meter.changed(kind, member, self.now)
@@ -198,19 +206,27 @@ class ChangingGroupWorld(FaultyWorld):
             return None
         address = len(self.members)
         member = self._kind.outsider(address, address + 1)
+        self._add_process(member, process)
+        self._detectors[address] = HeartbeatDetector(self._settings.report)
+        self.meter.asked(address, since)
+        if contact not in active:
+            contact = self._pick(active)
+        self._apply(address, member.join(contact, self._clock(address)))
+        self._schedule_change(self.now + ASK_AGAIN, Ask(address))
+        return member
+
+    def _add_process(self, member: ChangingMember, process: list[int]) -> None:
+        """A process has one more address."""
         self.members.append(member)
         for table in (self._sends, self._broadcasts, self._clock_offsets):
             table.append(0)  # type: ignore[attr-defined]
         self._groups.append([None])
-        self._detectors[address] = HeartbeatDetector(self._settings.report)
-        process.append(address)
-        self._attempts[address] = process
-        self.meter.asked(address, since)
-        if contact is None or not self._is_active(contact):
-            contact = self._pick(active)
-        self._apply(address, member.join(contact, self._clock(address)))
-        self._schedule_change(self.now + _ASK_AGAIN, _Ask(address))
-        return member
+        process.append(member.me)
+        self._attempts[member.me] = process
+
+    def _admit_all(self, member: ChangingMember) -> None:
+        while member.requests:
+            self._admit(member, member.requests[0])
 
     def _admit(self, member: ChangingMember, address: int) -> None:
         for observer in self._snapshot_observers:
@@ -229,12 +245,16 @@ class ChangingGroupWorld(FaultyWorld):
             observer.start(address, self.now)
         for other in self._attempts[address]:
             if other != address and self.members[other].phase == Phase.JOINING:
+                self._returning.add(other)  # one address is enough
                 self._apply(other, self.members[other].abandon(self._clock(other)))
-        self.meter.admitted(address, self.now)
         self._joined_at[address] = self.now
-        self._begin_reports(address)
+        self._on_start(address)
         if self._joiners_send:
             self._schedule_send(address, self.now)
+
+    def _on_start(self, address: int) -> None:
+        self.meter.admitted(address, self.now)
+        self._begin_reports(address)
 
     # Reports and failure detection
 
@@ -295,12 +315,12 @@ class ChangingGroupWorld(FaultyWorld):
             case Join(_, contact):
                 if len(self._active()) < 2 * self._founders or contact is not None:
                     self._begin_attempt([], self.now, contact)
-            case _Ask(address):
+            case Ask(address):
                 self._ask_again(address)
-            case _Return(address):
+            case Return(address):
                 self._return(address)
-            case Leave(_, address):
-                self._leave(address)
+            case Leave():
+                self._leave(change)
             case Remove(_, address, by):
                 self._remove(address, by)
             case RandomCrash():
@@ -331,28 +351,33 @@ class ChangingGroupWorld(FaultyWorld):
     def _return(self, address: int) -> None:
         if self.is_down(address):
             if self.down_until[address] < NEVER:
-                self._schedule_change(self.down_until[address], _Return(address))
+                self._schedule_change(self.down_until[address], Return(address))
             return
         fresh = self._begin_attempt([], self.now, None)
         if fresh is not None:
             self.meter.counts["returns"] += 1
             fresh.bring_back(self.members[address].make_backlog())
 
-    def _leave(self, address: int | None) -> None:
+    def _leave(self, change: Leave) -> None:
         active = self._active()
-        if address is None:
+        if change.if_enough:
             stable, lost = self._stable_and_lost()
             if len(active) <= max(2, self._founders // 2) or (lost and stable - 1 <= 2 * lost):
                 return
-            address = self._pick(active)
+        address = self._pick(active) if change.peer is None else change.peer
         if address >= len(self.members) or not self._is_active(address):
             return
         member = self.members[address]
         if not member.may_leave():
-            self._schedule_change(self.now + _LEAVE_AGAIN, Leave(self.now, address))
+            self._try_again(change._replace(peer=address))
             return
         self.meter.counts["leaves"] += 1
         self._apply(address, member.leave(self._clock(address)))
+
+    def _try_again(self, change: Leave | Detach) -> None:
+        """Soon, unless what it waits for will not happen any more."""
+        if self.now < self._until + _SETTLE:
+            self._schedule_change(self.now + _TRY_AGAIN, change)
 
     def _remove(self, address: int, by: int | None) -> None:
         removers = [by] if by is not None else [each for each in self._active() if each != address]

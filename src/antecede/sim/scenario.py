@@ -11,10 +11,12 @@ import msgspec
 from antecede import __version__
 from antecede.errors import InputError
 from antecede.membership.catalog import CHANGING
+from antecede.membership.hub import HubMember
 from antecede.protocols import catalog
 from antecede.protocols.base import Layout, Protocol
 from antecede.sim import build, counter_rng, scenario_checks
-from antecede.sim.changes import Change, is_group_fault, plan
+from antecede.sim.changes import Attach, Change, Join, Leave, PhoneChange, is_group_fault, plan
+from antecede.sim.changing_sites import ChangingSitesWorld, DiagnosingSitesWorld
 from antecede.sim.changing_world import ChangingGroupWorld
 from antecede.sim.churn import link_changes
 from antecede.sim.diagnosing_world import DiagnosingWorld
@@ -39,6 +41,14 @@ GROUP = "all"
 """The name of the group of all peers, where a scenario names no groups."""
 
 _SAMPLE_INTERVAL = SECOND // 20
+
+_CHANGING_WORLDS = {
+    (False, False): ChangingGroupWorld,
+    (False, True): DiagnosingWorld,
+    (True, False): ChangingSitesWorld,
+    (True, True): DiagnosingSitesWorld,
+}
+"""The world of a group that changes, by whether it has phones and whether members test each other."""
 
 _LIMITS: dict[str, tuple[float, float]] = {
     "peers": (1, 1_000_000),
@@ -90,8 +100,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `local_delay`: the delay within a site of the layout, if it is not `delay`
     - `skew`: each peer's clock is ahead of true time by a fixed amount of up to this much
     - `churn`: changes of the group: join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second),
-      poisson:2:10% (of those that depart crash); `peers` are the members at the start. A number is how many
-      links per second open or close, for protocols that support it
+      poisson:2:10% (of those that depart crash); `peers` are the members at the start. Where members have
+      phones: phones:5 (at the start), attach:1s:2 (at super peer 2), detach:1s:7, move:1s:7:2, roam:2
+      (changes of phones a second); processes are numbered as they come. A number is how many links per
+      second open or close, for protocols that support it
     - `detector`: how members of a group that changes find out who is down: adaptive,report=100ms,remove=2s
       (they report so often, and remove who was suspected for so long, or never), or none
     - `probes`: further measurements by name (docs/sweeps.md), from `warmup` seconds on
@@ -227,7 +239,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def most_processes(self) -> int:
         """The most processes that a run may have: those that join or return have an address each time they
         ask."""
-        return self.peers + (2 * len(self.changes()) + 16 if self.is_changing else 0)
+        if not self.is_changing:
+            return self.peers
+        changes = self.changes()
+        phones = sum(isinstance(each, Attach) for each in changes)
+        # All phones may have to return whenever a super peer is gone.
+        times = 1 + sum(not isinstance(each, PhoneChange | Join | Leave) for each in changes)
+        return self.peers + 2 * len(changes) + 16 + phones * times
 
     # What a run is made of.
 
@@ -262,7 +280,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kind, more = FaultyWorld, {"changes": self.changes(), "seed": self.seed}
         if self.is_changing:
             detector = parse_detector(self.detector)
-            kind = ChangingGroupWorld if detector.test is None else DiagnosingWorld
+            has_phones = issubclass(self.protocol_class(), HubMember)
+            kind = _CHANGING_WORLDS[has_phones, detector.test is not None]
             more |= {"detector": detector, "most_processes": self.most_processes()}
             more["joiners_send"] = self.senders is None
         world: World = kind(

@@ -9,13 +9,17 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.membership.catalog import CHANGING
+from antecede.membership.hub import HubMember
 from antecede.protocols.base import LocalError
 from antecede.sim import build
 from antecede.sim.changes import (
+    Attach,
     Join,
+    Phones,
     Suspicion,
     highest_peer,
     is_group_fault,
+    is_of_phones,
     parse_churn,
     parse_group_fault,
 )
@@ -82,7 +86,10 @@ def _check_changes(scenario: Scenario) -> None:
     name = scenario.protocol
     changes = [parse_churn(text) for text in scenario.group_churn]
     faults = [parse_group_fault(text) for text in scenario.faults if is_group_fault(text)]
-    joins = sum(isinstance(change, Join) for change in changes)
+    joins = sum(
+        change.number if isinstance(change, Phones) else isinstance(change, Join | Attach)
+        for change in changes
+    )
     for field, change in [*(("churn", each) for each in changes), *(("faults", each) for each in faults)]:
         if highest_peer(change) >= scenario.peers + joins:
             raise InputError(
@@ -96,6 +103,8 @@ def _check_changes(scenario: Scenario) -> None:
                 f"{', '.join(CHANGING)} change"
             )
         return
+    if any(map(is_of_phones, changes)) and not issubclass(CHANGING[name], HubMember):
+        raise InputError(f"scenario: churn: {name} has no phones; freescale, hcg and basic have")
     for field in ("groups", "layout", "overlay"):
         if getattr(scenario, field) is not None:
             raise InputError(f"scenario: {field}: a group of {name} that changes is arranged by its view")
