@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from antecede.live.core import Core
 from antecede.live.driver import Driver
@@ -20,6 +20,9 @@ from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.live.observers import Observers
 from antecede.live.requests import Requests
 from antecede.protocols.base import Delivery, LocalError
+
+if TYPE_CHECKING:
+    from antecede.live.operations.tracing import Tracing
 
 _MAX_REASON = 1_000
 _PAUSE_EVERY = 256
@@ -59,6 +62,7 @@ class Deliveries:
         max_parked: int,
         observers: Observers,
         requests: Requests,
+        tracing: Tracing | None,
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
         self._queue = core.application
@@ -68,7 +72,7 @@ class Deliveries:
         """Only rows of the trace need the time of each delivery; else that of the last turn will do."""
         self._is_closed = False
         self._own_taken, self._max_parked, self._observers = own_taken, max_parked, observers
-        self._requests, self._requests_ref = requests, weakref.ref(requests)
+        self._requests, self._requests_ref, self._tracing = requests, weakref.ref(requests), tracing
         self._deliverable = asyncio.Event()
         self._is_awaited = False
         self._polls = 0
@@ -92,6 +96,7 @@ class Deliveries:
 
     def close(self) -> None:
         """Nothing more is delivered: iterations end."""
+        self._end_span("unacked")
         self._is_closed = True
         self._deliverable.set()
 
@@ -112,6 +117,7 @@ class Deliveries:
             )
         self._iterator, iterator.has_begun = iterator, True
         self._reader = asyncio.current_task()
+        self._end_span("acked" if self.holder is iterator else "unacked")
         self._is_awaited = True
         try:
             delivery = await self._wait(iterator)
@@ -131,7 +137,13 @@ class Deliveries:
             self._observers.delivered(message)
         if self._requests.pending:
             self._requests.take(message)
+        if self._tracing is not None:
+            self._tracing.begin(message)
         return message
+
+    def _end_span(self, outcome: str) -> None:
+        if self._tracing is not None:
+            self._tracing.end(outcome)
 
     async def next_alone(self) -> Message:
         """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
@@ -165,13 +177,13 @@ class Deliveries:
     def ack(self, message: Message) -> None:
         self._check_open()
         if self._is_in_flight(message.id):
-            self._release()
+            self._release("acked")
             self._driver.ack()
             self.wake()
 
     def nack(self, message: Message, delay: float) -> None:
         self._require_in_flight(message.id)
-        self._release()
+        self._release("nacked")
         if delay > 0:
             self._delay = asyncio.get_running_loop().call_later(delay, self._end_delay)
         self.wake()
@@ -182,7 +194,7 @@ class Deliveries:
 
     async def park(self, message: Message, reason: str) -> None:
         self._require_in_flight(message.id)
-        self._release()
+        self._release("parked")
         core, queue = self._core, self._core.application
         if queue.parked_bytes > self._max_parked:
             self.wake()  # it stays in flight, and is delivered again
@@ -215,8 +227,9 @@ class Deliveries:
             for each in self._core.application.parked.values()
         ]
 
-    def _release(self) -> None:
+    def _release(self, outcome: str) -> None:
         self.holder = None
+        self._end_span(outcome)
         if self._delay is not None:
             self._delay.cancel()
             self._delay = None

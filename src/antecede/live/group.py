@@ -24,10 +24,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from antecede import causality
-from antecede.errors import StoreError
+from antecede.errors import StoreError, require
 from antecede.live.clock import Clock, MemberClock
 from antecede.live.delivering import Deliveries
 from antecede.live.driver import Driver
@@ -53,6 +53,9 @@ from antecede.live.transport.listener import Listener
 from antecede.live.view import ChangeKind, MemberChange, View
 from antecede.protocols.base import LocalError
 
+if TYPE_CHECKING:
+    from antecede.live.operations.tracing import Tracing
+
 TICK_SECONDS = 0.2
 _PAUSE_EVERY = 256
 """Broadcasts between two turns of the event loop, if there is no store to wait for."""
@@ -62,6 +65,13 @@ _DRAINING_SECONDS = 3.0
 """The same for `drain`."""
 
 State = Literal["new", "open", "draining", "returning", "leaving", "closed"]
+
+
+def _create_tracing(settings: Settings) -> Tracing | None:
+    if not settings.otel:
+        return None
+    module = require("antecede.live.operations.tracing", "otel")
+    return cast("Tracing", module.Tracing(settings.group, settings.me))
 
 
 class Group(Reading):
@@ -93,6 +103,7 @@ class Group(Reading):
         self._suspicions = Suspicions(settings, self._clock)
         self._joined: set[str] = set()
         self._requests = Requests(self)
+        self._tracing = _create_tracing(settings)
         self._metrics: Listener | None = None
         self._control: control.ControlServer | None = None
         self.counts: Counter[str] = Counter()
@@ -226,6 +237,7 @@ class Group(Reading):
             self.settings.limit,
             self._observers,
             self._requests,
+            self._tracing,
         )
 
     async def __aenter__(self) -> Self:
@@ -333,7 +345,16 @@ class Group(Reading):
         nothing was broadcast, nor if it is cancelled meanwhile. If it is cancelled later, while the store is
         written, the message may have been accepted; then it is delivered here too, as any other.
         """
-        return await self._broadcast(body, describe(headers, content_type), timeout)
+        return await self._send(body, describe(headers, content_type), timeout)
+
+    async def _send(self, body: Body, about: About, timeout: float | None) -> MessageId:
+        tracing = self._tracing
+        if tracing is None:
+            return await self._broadcast(body, about, timeout)
+        with tracing.broadcasting(about) as (span, traced):
+            message = await self._broadcast(body, traced, timeout)
+            tracing.name(span, message)
+        return message
 
     async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId:
         if self._state != "open":

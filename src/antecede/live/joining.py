@@ -42,6 +42,7 @@ class JoinOptions(TypedDict, total=False):
     history: str | None
     retain: str | None
     metrics: str | None
+    otel: bool
     console_token: str | Path | None
     keys: str | Path | None
     secret: str | Path | None

@@ -52,7 +52,7 @@ class AskingGroup(Interface):
     def _deliveries(self) -> Any: ...
 
     def _check_open(self) -> None: ...
-    async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId: ...
+    async def _send(self, body: Body, about: About, timeout: float | None) -> MessageId: ...
 
 
 class _Pending:
@@ -87,7 +87,7 @@ class Requests:
         self.pending[number] = pending
         try:
             async with asyncio.timeout(timeout):
-                await group._broadcast(body, with_reserved(about, {REQUEST: f"{number} {pending.who}"}), None)
+                await group._send(body, with_reserved(about, {REQUEST: f"{number} {pending.who}"}), None)
                 return await pending.reply
         except TimeoutError as error:
             hint = "" if group._deliveries.is_awaited else "; no task asks for the group's next message"
@@ -134,7 +134,7 @@ class Requests:
             raise LocalError(f"{message.id} is not a request to {self._group.me}")
         number, _ = message.reserved_header(REQUEST)
         about = with_reserved(about, {REPLY: f"{number} {message.id}"})
-        return await self._group._broadcast(body, about, timeout)
+        return await self._group._send(body, about, timeout)
 
 
 def _is_called(origin: str, who: str) -> bool:

@@ -118,6 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retained for those who join later."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
+    otel: bool = False
+    """Whether broadcasts and deliveries are spans of OpenTelemetry, with the program's tracer provider."""
     console_token: str | None = None
     """A file with a token: whoever shows it at `metrics` is told what `antecede console` shows."""
     keys: str | None = None
