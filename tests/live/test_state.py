@@ -20,10 +20,10 @@ from antecede.live.group import Group
 from antecede.live.operations import control
 from antecede.live.operations.control import ControlRequest
 from antecede.live.operations.recent import MAX_CAUSES, MAX_MESSAGES, RecentMessages
-from antecede.live.operations.state import MemberState, messages, state
+from antecede.live.operations.state import MemberReport, messages, state
 
 
-def held_at(report: MemberState) -> list[tuple[str, str, list[str]]]:
+def held_at(report: MemberReport) -> list[tuple[str, str, list[str]]]:
     """What waits for what, and who may have that."""
     return [(each.id, str(cause.cause), cause.holders) for cause in report.missing for each in cause.held]
 

@@ -42,7 +42,7 @@ from antecede.live.operations.logs import Log
 from antecede.live.operations.metrics import serve
 from antecede.live.operations.trace import NodeTrace
 from antecede.live.problems import Problem, Problems
-from antecede.live.reading import Reading
+from antecede.live.reading import ConsumerSide
 from antecede.live.ready import Ready
 from antecede.live.requests import Requests
 from antecede.live.settings import Settings
@@ -74,7 +74,7 @@ def _create_tracing(settings: Settings) -> Tracing | None:
     return cast("Tracing", module.Tracing(settings.group, settings.me))
 
 
-class Group(Reading):
+class Group(ConsumerSide):
     """A live group, seen by one of its members. Made by `join`."""
 
     _connections: Any

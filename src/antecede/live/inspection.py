@@ -17,7 +17,7 @@ _MANY_HELD = 1_000
 """Above this many held messages, metrics do not look at each."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class DeliveredUpTo(msgspec.Struct, frozen=True):
     """How far a member is with the messages of one origin."""
 
     origin: str
@@ -48,7 +48,7 @@ class Inspection(abc.ABC):
     def describe(self, wait: Waiting) -> HeldMessage: ...
 
     @abc.abstractmethod
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[DeliveredUpTo]:
         """By origin."""
 
     @abc.abstractmethod
@@ -89,12 +89,14 @@ class FixedInspection(Inspection):
             tuple(self._names[member] for member in holders),
         )
 
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[DeliveredUpTo]:
         stability = self._core.stability
         stability.settle()
         mine = stability.matrix_clock[self._core.me]
         return [
-            Progress(name, max(stability.received[rank].base, mine[rank]), mine[rank], stability.stable[rank])
+            DeliveredUpTo(
+                name, max(stability.received[rank].base, mine[rank]), mine[rank], stability.stable[rank]
+            )
             for rank, name in enumerate(self._names)
         ]
 

@@ -30,7 +30,7 @@ class MessageId(NamedTuple):
         return f"{self.origin}:{self.seq}"
 
 
-class Requests(Interface):
+class RequestAnswering(Interface):
     """Requests and replies of the group of a message (`requests.py`)."""
 
     def is_asked(self, message: Message) -> bool: ...
@@ -38,7 +38,7 @@ class Requests(Interface):
     async def reply(self, message: Message, body: Body, about: About, timeout: float | None) -> MessageId: ...
 
 
-def _no_requests() -> Requests | None:
+def _no_requests() -> RequestAnswering | None:
     return None
 
 
@@ -55,7 +55,7 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     history: bool = False
     """Whether the group had delivered it before this member was admitted."""
     # Weakly: an application may keep messages where the group finds them, and no cycle through them is freed.
-    _requests: Callable[[], Requests | None] = _no_requests
+    _requests: Callable[[], RequestAnswering | None] = _no_requests
 
     @property
     def redelivered(self) -> bool:

@@ -12,7 +12,7 @@ from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.live.problems import Problems
 
 
-class Reading(abc.ABC):
+class ConsumerSide(abc.ABC):
     """A group, seen by an application that reads."""
 
     _core: Any

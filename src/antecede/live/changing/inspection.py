@@ -6,7 +6,7 @@ import time
 
 from antecede import causality
 from antecede.live.changing.core import ChangingCore
-from antecede.live.inspection import Inspection, Progress
+from antecede.live.inspection import DeliveredUpTo, Inspection
 from antecede.live.messages import HeldMessage, MessageId
 from antecede.membership.state import Phase
 from antecede.protocols.base import Waiting
@@ -69,13 +69,13 @@ class ChangingInspection(Inspection):
             return {}
         return dict(core.member.order.delivered)
 
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[DeliveredUpTo]:
         core, found = self._core, []
         for stream, delivered in sorted(self.delivered().items()):
             unstable = core.member.unstable.get(stream)
             stable = min(delivered, min(unstable) - 1) if unstable else delivered
             received = max(delivered, core.member.order.received_up_to(stream))
-            found.append(Progress(core.labels[stream], received, delivered, stable))
+            found.append(DeliveredUpTo(core.labels[stream], received, delivered, stable))
         return found
 
     def behind_by(self) -> dict[str, int]:
@@ -102,7 +102,7 @@ class PhoneInspection(ChangingInspection):
     def waits(self) -> list[Waiting]:
         return []
 
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[DeliveredUpTo]:
         return []
 
     def behind_by(self) -> dict[str, int]:

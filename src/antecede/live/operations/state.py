@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antecede.causality import MessageId
-from antecede.live.inspection import Progress
+from antecede.live.inspection import DeliveredUpTo
 from antecede.live.operations.recent import RecentMessage, RecentMessages
 from antecede.live.view import ViewMember
 from antecede.protocols.base import Waiting
@@ -28,7 +28,7 @@ _SHOWN_MESSAGES = 60
 """Messages that a snapshot has; a request for messages gets all that are noted."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldEntry(msgspec.Struct, frozen=True):
     """A message that has arrived and is held. Messages are named as `origin:number`."""
 
     id: str
@@ -45,7 +45,7 @@ class Missing(msgspec.Struct, frozen=True):
     """The members that may have it, as far as the one that lacks it knows."""
     count: int
     """How many messages are held for it; not all need be in `held`."""
-    held: list[Held]
+    held: list[HeldEntry]
 
 
 class Happened(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Happened(msgspec.Struct, frozen=True):
     """For changes: whose message changed the view, and which."""
 
 
-class MemberState(msgspec.Struct, frozen=True, kw_only=True):
+class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of one member."""
 
     version: int
@@ -85,7 +85,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     held: int
     held_seconds: float
     missing: list[Missing]
-    progress: list[Progress]
+    progress: list[DeliveredUpTo]
     behind: dict[str, int]
     """By member, how many messages that are delivered here it is not known to have delivered."""
     unstable_bytes: int
@@ -105,10 +105,10 @@ class MemberMessages(msgspec.Struct, frozen=True):
     messages: list[RecentMessage]
 
 
-def state(group: Group) -> MemberState:
+def state(group: Group) -> MemberReport:
     unstable_bytes, view, queue = group.unstable_bytes, group.view, group._core.application
     inspection, observers = group._inspection, group._observers
-    return MemberState(
+    return MemberReport(
         version=VERSION,
         opened=group._opened_at,
         group=group.settings.group,
@@ -169,7 +169,7 @@ def _missing(group: Group) -> list[Missing]:
                 None if cause is None else str(group._id(cause)),
                 list(held[0].holders),
                 len(waits),
-                [Held(str(each.id), each.since) for each in held],
+                [HeldEntry(str(each.id), each.since) for each in held],
             )
         )
     return found
