@@ -20,6 +20,7 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/README.md": "benchmarks.md",
+    "clients/typescript/README.md": "clients/typescript.md",
     "examples/dispatch/README.md": "examples/dispatch.md",
 }
 """Pages outside of `docs`, and their places on the site."""

@@ -1,0 +1,112 @@
+/** What an application broadcasts, as bytes and back: bytes, text or any JSON value. */
+
+import { fromUtf8, utf8 } from "./bytes.js";
+import { LocalError, RemoteError } from "./errors.js";
+import { decode, encode } from "./msgpack.js";
+import * as read from "./reading.js";
+
+/** Integers beyond 2^53 are bigints: others send them, and a number would hold another value. */
+export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
+export type Body = Uint8Array | Json;
+
+/** A message's payload: its body, and what applications are told of it. */
+export interface Envelope {
+  kind: number;
+  /** Whether its sender's previous message is an immediate dependency. */
+  afterOwn: boolean;
+  body: Uint8Array;
+  /** The name of the phone that has broadcast it, or the label of the member. */
+  author: string;
+}
+
+const BYTES = 0;
+const TEXT = 1;
+const JSON_VALUE = 2;
+const MAX_BODY_BYTES = 1 << 23;
+const MAX_DEPTH = 100;
+const MAX_INTEGER = 1n << 2048n;
+
+export function wrap(body: Body, afterOwn: boolean, author: string): Uint8Array {
+  const isBytes = body instanceof Uint8Array;
+  const kind = isBytes ? BYTES : typeof body === "string" ? TEXT : JSON_VALUE;
+  const data = isBytes ? body : utf8(kind === TEXT ? wellFormed(body as string, "body") : toJson(body, "body", 0));
+  if (data.length > MAX_BODY_BYTES)
+    throw new LocalError(`body: ${data.length} bytes; a message has ${MAX_BODY_BYTES} at most`);
+  return encode([kind, afterOwn, null, data, author]);
+}
+
+/** The envelope in a payload; a payload that is none is a body of bytes. */
+export function unwrap(payload: Uint8Array): Envelope {
+  try {
+    const fields = read.array(decode(payload), 4);
+    const [kind, afterOwn, body] = [read.integer(fields[0]), read.flag(fields[1]), read.bytes(fields[3])];
+    return { kind, afterOwn, body, author: read.text(fields[4] ?? "") };
+  } catch (error) {
+    if (error instanceof RemoteError) return { kind: BYTES, afterOwn: false, body: payload, author: "" };
+    throw error;
+  }
+}
+
+/** What the sender's application broadcast; bytes, if they are not of the kind that they claim to be. */
+export function decodeBody(envelope: Envelope): Body {
+  try {
+    if (envelope.kind === TEXT) return fromUtf8(envelope.body);
+    if (envelope.kind === JSON_VALUE) return fromJson(fromUtf8(envelope.body));
+  } catch (error) {
+    if (!(error instanceof TypeError || error instanceof SyntaxError || error instanceof RangeError)) throw error;
+  }
+  return envelope.body;
+}
+
+/** JSON that means the same everywhere, or an error that says where it would not. */
+function toJson(value: unknown, path: string, depth: number): string {
+  if (depth > MAX_DEPTH) throw new LocalError(`body: it is nested deeper than ${MAX_DEPTH} levels`);
+  if (value === null || typeof value === "boolean") return String(value);
+  if (typeof value === "string") return JSON.stringify(wellFormed(value, path));
+  if (typeof value === "number") {
+    if (!Number.isFinite(value)) throw new LocalError(`${path}: ${value} is no number of JSON`);
+    return Object.is(value, -0) ? "-0.0" : String(value);
+  }
+  if (typeof value === "bigint") {
+    if (value >= MAX_INTEGER || value <= -MAX_INTEGER)
+      throw new LocalError(`${path}: an integer of more than 2048 bits`);
+    return String(value);
+  }
+  if (Array.isArray(value)) {
+    return `[${Array.from(value, (each, i) => toJson(each, `${path}[${i}]`, depth + 1)).join()}]`;
+  }
+  const parent = typeof value === "object" ? Object.getPrototypeOf(value) : undefined;
+  if (parent === Object.prototype || (parent === null && typeof value === "object")) {
+    const parts = Object.entries(value as object).map(
+      ([key, each]) => `${JSON.stringify(wellFormed(key, path))}:${toJson(each, `${path}.${key}`, depth + 1)}`,
+    );
+    return `{${parts.join()}}`;
+  }
+  throw new LocalError(
+    `${path}: a value of type ${(parent as object | undefined)?.constructor?.name ?? typeof value} would come ` +
+      "back as another one, or not at all; use text, numbers, booleans, null, arrays and plain objects",
+  );
+}
+
+function wellFormed(text: string, path: string): string {
+  if (/[\ud800-\udfff]/u.test(text))
+    throw new LocalError(`${path}: the text has half of a surrogate pair, which cannot be encoded`);
+  return text;
+}
+
+/** Strings and numbers in JSON. */
+const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const MARK = "\u0000integer";
+
+function fromJson(text: string): Json {
+  if (!/\d{16}/.test(text)) return JSON.parse(text) as Json;
+  const isExact = (token: string): boolean => !/^-?\d+$/.test(token) || Number.isSafeInteger(Number(token));
+  const marked = text.replace(TOKENS, (token) =>
+    token[0] === '"' || isExact(token) ? token : `{${JSON.stringify(MARK)}:"${token}"}`,
+  );
+  return JSON.parse(marked, (_, value: unknown) => {
+    const digits = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[MARK] : null;
+    return typeof digits === "string" && /^-?\d{1,700}$/.test(digits) ? BigInt(digits) : value;
+  }) as Json;
+}
+

@@ -1,0 +1,83 @@
+/** What an application receives from a group. */
+
+import { decodeBody, unwrap, type Body, type Envelope } from "./body.js";
+import { originLabel } from "./contact.js";
+import type { GivenMessage } from "./core.js";
+import type { MessageKey } from "./packets.js";
+
+/** A message: who has broadcast it, and its number there, from 1. */
+export class MessageId {
+  constructor(
+    readonly origin: string,
+    readonly seq: number,
+  ) {}
+
+  toString(): string {
+    return `${this.origin}:${this.seq}`;
+  }
+}
+
+export function messageId(key: MessageKey, author: string): MessageId {
+  return new MessageId(originLabel(author, key.origin), key.seq);
+}
+
+/** A delivered message. */
+export class Message {
+  readonly id: MessageId;
+  /** Whether this phone has broadcast it itself. */
+  readonly own: boolean;
+  /** How many times it was given to this application, with this time. */
+  readonly deliveries: number;
+  private readonly envelope: Envelope;
+
+  constructor(given: GivenMessage) {
+    this.envelope = unwrap(given.delivery.payload);
+    this.id = messageId(given.delivery, this.envelope.author);
+    this.own = given.isOwn;
+    this.deliveries = given.deliveries;
+  }
+
+  get origin(): string {
+    return this.id.origin;
+  }
+
+  /** The name of who has broadcast it, whatever its incarnation. */
+  get author(): string {
+    return this.envelope.author.split("~", 1)[0] || this.id.origin;
+  }
+
+  get seq(): number {
+    return this.id.seq;
+  }
+
+  /** As it was passed to `broadcast`. */
+  get body(): Body {
+    return decodeBody(this.envelope);
+  }
+
+  /** Whether it was given before and not acknowledged, so it may have been processed. */
+  get redelivered(): boolean {
+    return this.deliveries > 1;
+  }
+}
+
+/** A message of this phone that no super peer has confirmed yet. */
+export interface WaitingMessage {
+  id: MessageId;
+  /** When it was broadcast. */
+  since: Date;
+  /** The super peer that is to take it; empty if there is none now. */
+  superPeer: string;
+}
+
+export interface Change {
+  /**
+   * `came`, `went`: somebody is connected to the group, or is not any more. `connected`, `disconnected`: this
+   * phone and its super peer. `returned`: this phone has another super peer, and was given a state. `refused`:
+   * a super peer does not talk to this phone; `text` says why.
+   */
+  kind: "came" | "went" | "connected" | "disconnected" | "returned" | "refused";
+  name: string;
+  text: string;
+  time: Date;
+}

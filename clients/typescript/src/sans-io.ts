@@ -1,0 +1,13 @@
+/** The parts without I/O, for other platforms and for tests. No promise is made of them. */
+
+export { unwrap, wrap, decodeBody } from "./body.js";
+export { Connection } from "./connection.js";
+export { addressOf, authorId, readContact } from "./contact.js";
+export { Core } from "./core.js";
+export { decodeFrame, encodeFrame } from "./frames.js";
+export { joinGroup, type Platform } from "./group.js";
+export { decode, encode } from "./msgpack.js";
+export { chain } from "./outbox.js";
+export { decodePacket, readBits, writeBits } from "./packets.js";
+export { Phone } from "./phone.js";
+export { sha256 } from "./sha256.js";

@@ -1,0 +1,178 @@
+"""The TypeScript client: its own tests, and phones of Node among members and phones of Python."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_phones import CLIENT, NodePhone, built, call, find_node
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
+
+from live_groups import PATIENCE, free_ports, run, until
+from phone_rooms import PhoneRoom, phone_room
+
+pytestmark = pytest.mark.xdist_group("typescript")
+
+
+def test_its_own_tests_pass() -> None:
+    built()
+    call([find_node()[0], "--test", "test/"])
+
+
+def test_it_is_small() -> None:
+    """What a page loads; the README says how much."""
+    built()
+    size = json.loads(call([find_node()[0], "scripts/size.mjs"]))
+    (stated,) = re.findall(
+        r"([\d.]+) kB minified, ([\d.]+) kB compressed", (CLIENT / "README.md").read_text()
+    )
+    assert [size["minified"] / 1000, size["gzip"] / 1000] == pytest.approx([*map(float, stated)], rel=0.03)
+    assert size["gzip"] < 30_000
+
+
+def test_the_lock_names_no_host() -> None:
+    lock = (CLIENT / "package-lock.json").read_text()
+    assert "resolved" not in lock
+    assert "://" not in lock.replace("https://github.com/sponsors", "").replace("https://opencollective", "")
+
+
+def test_the_ten_lines_of_its_readme_work(tmp_path: Path) -> None:
+    page = (CLIENT / "README.md").read_text()
+    (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (program,) = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+    for port, free in zip(("7000", "8000"), free_ports(2), strict=True):
+        settings, program = settings.replace(f":{port}", f":{free}"), program.replace(f":{port}", f":{free}")
+    (tmp_path / "sue.toml").write_text(settings)
+    (tmp_path / "pia.mjs").write_text(program)
+    modules = tmp_path / "node_modules"
+    modules.mkdir()
+    (modules / "antecede-client").symlink_to(built())
+
+    async def test() -> None:
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-c", "from antecede.cli.main import main; main()", "node", "sue.toml"]
+        sue = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdin=pipe, stdout=pipe)
+        pia = await asyncio.create_subprocess_exec(find_node()[0], "pia.mjs", cwd=tmp_path, stdout=pipe)
+        try:
+            assert pia.stdout is not None
+            async with asyncio.timeout(PATIENCE):
+                assert await pia.stdout.readline() == b"pia { text: 'hello from Node' }\n"
+        finally:
+            for process in (sue, pia):
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    run(test())
+
+
+@contextlib.asynccontextmanager
+async def node_phone(
+    room: PhoneRoom, folder: Path, *super_peers: str, **settings: Any
+) -> AsyncIterator[NodePhone]:
+    places = [room.super_peers[each] for each in super_peers or room.super_peers]
+    phone = NodePhone(folder, **{"me": "nod", "superPeers": places, "sync": False, **settings})
+    try:
+        yield phone
+    finally:
+        await phone.kill()
+
+
+async def asked(phone: NodePhone, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
+    """Until what a phone answers is as it should be."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition(answer := await phone.ask("look")):
+            await asyncio.sleep(0.02)
+    return answer
+
+
+async def agree(room: PhoneRoom, phone: NodePhone, *bodies: str) -> None:
+    await asked(phone, lambda answer: set(answer["bodies"]) == set(bodies), f"{bodies}")
+    assert len(await phone.bodies()) == len(bodies)
+    await room.agree(set(bodies), *room.groups)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_it_joins_talks_and_leaves(tmp_path: Path, stored: bool) -> None:
+    async def test() -> None:
+        options: dict[str, Any] = {} if stored else {"store": None}
+        async with phone_room(tmp_path, **options) as room, node_phone(room, tmp_path, **options) as nod:
+            await room.groups["bo"].broadcast("before")
+            await room.agree({"before"}, "ana", "bo", "cy")
+            assert (await nod.start())["bodies"] == ["before"]
+            await room.start_phone("pia", "cy", **options)
+            sent = await nod.broadcast("from Node")
+            assert sent.startswith("nod~")
+            await room.groups["ana"].broadcast("from ana")
+            await room.phone("pia").broadcast("from pia")
+            await agree(room, nod, "before", "from Node", "from ana", "from pia")
+            assert sent in {str(each) for each in room.boards["bo"].ids}
+            assert room.phones_of("ana") == {"nod": True}
+            everyone = ["ana", "bo", "cy", "nod", "pia"]
+            seen = await asked(nod, lambda answer: answer["present"] == everyone, "presence")
+            assert ["came", "pia", ""] in seen["changes"]
+            assert seen["waiting"] == []
+            assert await nod.ask("leave") == {"left": True}
+            await until(lambda: room.phones_of("ana") == {}, "it has left")
+
+    run(test())
+
+
+def test_it_goes_on_from_its_store(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room, node_phone(room, tmp_path, "ana") as nod:
+            await nod.start()
+            await nod.broadcast("one")
+            await agree(room, nod, "one")
+            await nod.kill()
+            await room.groups["bo"].broadcast("two")
+            await room.agree({"one", "two"}, "ana", "bo", "cy")
+            assert (await nod.start())["bodies"] == ["one"]
+            await agree(room, nod, "one", "two")
+            # What it broadcasts while nobody can be reached is sent later.
+            await room.stop("ana")
+            await asked(nod, lambda answer: not answer["connected"], "it is cut off")
+            held = await nod.broadcast("three")
+            assert (await nod.ask("look"))["waiting"] == [held]
+            await nod.kill()
+            await nod.start()
+            assert (await nod.ask("look"))["waiting"] == [held]
+            await room.start("ana")
+            await room.agree({"three"}, "ana")
+            await agree_of(room, nod, {"one", "two", "three"})
+
+    run(test())
+
+
+async def agree_of(room: PhoneRoom, phone: NodePhone, bodies: set[str]) -> None:
+    """As `agree`, where a member was started again and has a new board."""
+    await asked(phone, lambda answer: set(answer["bodies"]) == bodies, f"{bodies}")
+    others = [name for name in room.groups if set(room.boards[name].bodies) != {"three"}]
+    await room.agree(bodies, *others)
+
+
+def test_it_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room, node_phone(room, tmp_path, "cy", "bo") as nod:
+            await nod.start()
+            await nod.broadcast("behind cy")
+            await agree(room, nod, "behind cy")
+            await room.stop("cy")
+            await nod.broadcast("cy is gone")
+            await asked(nod, lambda answer: answer["superPeer"] == "bo", "another super peer")
+            await nod.broadcast("behind bo")
+            await room.groups["ana"].remove("cy")
+            await room.groups["ana"].broadcast("from ana")
+            await agree(room, nod, "behind cy", "cy is gone", "behind bo", "from ana")
+            changes = (await nod.ask("look"))["changes"]
+            assert ["returned", "bo", ""] in changes
+
+    run(test())
