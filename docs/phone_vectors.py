@@ -15,6 +15,7 @@ from antecede.live.changing.greeting import MemberGreeting
 from antecede.live.changing.presence import PresenceUpdate
 from antecede.live.envelope import Body, unwrap, wrap
 from antecede.live.events import Incarnation
+from antecede.live.headers import NOTHING, About
 from antecede.live.transport import frames
 from antecede.live.transport.outbox import CHAIN_START, chain
 from antecede.membership.backlog import Backlog, BacklogEntry
@@ -89,6 +90,8 @@ BODIES: dict[str, Body] = {
     "JSON": {"n": [1, -2.5, None, True, "é"]},
     "an integer beyond 2^53": {"n": 2**60 + 1, "text": "1234567890123456789"},
 }
+NOW = 1_763_500_000_123_456_000
+"""In nanoseconds since 1970."""
 
 
 def vectors() -> dict[str, list[dict[str, Any]]]:
@@ -96,7 +99,13 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
     return {
         "frames": [_vector(name, each, frames.encode(each)) for name, each in FRAMES.items()],
         "packets": [_vector(name, each, ChangingFreescale.encode(each)) for name, each in PACKETS.items()],
-        "payloads": [_payload(name, body) for name, body in BODIES.items()],
+        "payloads": [
+            *(_payload(name, body) for name, body in BODIES.items()),
+            _payload("with the time", "x", NOW),
+            _payload(
+                "with all that is said about it", "y", NOW, About("text/plain", {"a": "b", "c": b"\x01"})
+            ),
+        ],
         "addresses": [
             {
                 "name": each.name,
@@ -118,13 +127,15 @@ def _vector(name: str, value: Any, data: bytes) -> dict[str, Any]:
     return {"name": name, "kind": type(value).__name__, "hex": data.hex()}
 
 
-def _payload(name: str, body: Body) -> dict[str, Any]:
-    data = wrap(body, True, None, "pia")
+def _payload(name: str, body: Body, now: int = 0, about: About = NOTHING) -> dict[str, Any]:
+    data = wrap(body, True, None, "pia", now, about)
     envelope = unwrap(data)
     return {
         "name": name,
         "kind": envelope.kind,
         "author": envelope.author,
+        "time": envelope.time,
+        "content type": envelope.content_type,
         "body": envelope.body.hex(),
         "hex": data.hex(),
     }

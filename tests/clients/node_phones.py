@@ -58,8 +58,9 @@ def call(command: list[str]) -> str:
 class NodePhone:
     """A phone in a process of its own, with a board in a file."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None, **settings: Any) -> None:
         me = settings["me"]
+        self._environment = {**os.environ, **(environment or {})}
         self._settings = {
             "client": (built() / "dist" / "node.js").as_uri(),
             "group": "room",
@@ -73,7 +74,13 @@ class NodePhone:
     async def launch(self) -> None:
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
-            find_node()[0], str(PHONE), json.dumps(self._settings), stdin=pipe, stdout=pipe, limit=1 << 24
+            find_node()[0],
+            str(PHONE),
+            json.dumps(self._settings),
+            stdin=pipe,
+            stdout=pipe,
+            limit=1 << 24,
+            env=self._environment,
         )
 
     async def start(self) -> dict[str, Any]:
@@ -104,7 +111,14 @@ class NodePhone:
     async def bodies(self) -> list[str]:
         return list((await self.ask("bodies"))["bodies"])
 
-    async def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+    async def kill(self) -> list[dict[str, Any]]:
+        """What it had answered before it died, and nobody has read."""
+        if self._process is None or self._process.returncode is not None:
+            return []
+        self._process.kill()
+        assert self._process.stdout is not None
+        lines = (await self._process.stdout.read()).decode().splitlines(keepends=True)
+        await self._process.wait()
+        answers = [json.loads(line) for line in lines if line.endswith("\n")]
+        assert not [answer for answer in answers if "failed" in answer], answers
+        return answers

@@ -29,10 +29,14 @@ class Board {
 
 const board = new Board();
 const say = (values) => process.stdout.write(`${JSON.stringify(values)}\n`);
+const fail = (error) => {
+  say({ failed: String(error) });
+  process.exit(1);
+};
 const group = await join(name, {
   ...options,
   restore: (state) => board.replace(JSON.parse(new TextDecoder().decode(state))),
-});
+}).catch(fail);
 const changes = [];
 
 async function read() {
@@ -73,10 +77,6 @@ async function obey() {
 }
 
 say({ me: group.me, bodies: board.bodies });
-const fail = (error) => {
-  say({ failed: String(error) });
-  process.exit(1);
-};
 read().catch(fail);
 watch().catch(fail);
 await obey().catch(fail);

@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import json
 import re
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kill_test import kill_test
 from node_phones import CLIENT, NodePhone, built, call, find_node
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
 
 from live_groups import PATIENCE, free_ports, run, until
 from phone_rooms import PhoneRoom, phone_room
+
+from antecede.live.security import keys
 
 pytestmark = pytest.mark.xdist_group("typescript")
 
@@ -150,6 +154,59 @@ def test_it_goes_on_from_its_store(tmp_path: Path) -> None:
             await agree_of(room, nod, {"one", "two", "three"})
 
     run(test())
+
+
+def test_it_verifies_its_super_peer_by_the_group_s_authority(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    names = ["ana", "bo", "cy"]
+    keys.make_keys(folder, "room", names, ["nod"], 30, {}, names)
+
+    async def test() -> None:
+        async with phone_room(tmp_path, keys_of=folder) as room:
+            async with node_phone(room, tmp_path, "ana", keys=str(folder / "nod")) as nod:
+                await nod.start()
+                await nod.broadcast("proven")
+                await agree(room, nod, "proven")
+            # Another member at that place is not whom it has called, and does not see its token.
+            elsewhere = [f"cy@{room.super_peers['bo'].partition('@')[2]}"]
+            settings = {"store": None, "superPeers": elsewhere, "keys": str(folder / "nod")}
+            async with node_phone(room, tmp_path, **settings, timeout=500) as nod:
+                with pytest.raises(AssertionError, match="is for URI:antecede:room/bo"):
+                    await nod.start()
+
+    run(test())
+
+
+def test_a_public_certificate_is_shown_to_phones(tmp_path: Path) -> None:
+    """Another authority stands for one that the system trusts."""
+    folder, public = tmp_path / "keys", tmp_path / "public"
+    names = ["ana", "bo", "cy"]
+    keys.make_keys(folder, "room", names, ["nod"], 30, {}, names)
+    keys.make_keys(public, "web", ["localhost"], [], 30, {}, [])
+    shutil.copy(public / "localhost" / "certificate.pem", folder / "ana" / "web.pem")
+    shutil.copy(public / "localhost" / "key.pem", folder / "ana" / "web.key")
+    token = (folder / "nod" / "token").read_text().strip()
+
+    async def test() -> None:
+        async with phone_room(tmp_path, keys_of=folder) as room:
+            trusting = {"NODE_EXTRA_CA_CERTS": str(public / "ca.pem")}
+            async with node_phone(room, tmp_path, "ana", token=token, environment=trusting) as nod:
+                await nod.start()
+                await nod.broadcast("in public")
+                await agree(room, nod, "in public")
+            settings = {"store": None, "token": token, "timeout": 500}
+            async with node_phone(room, tmp_path, "bo", **settings, environment=trusting) as nod:
+                with pytest.raises(AssertionError, match=r"unable to verify|self-signed"):
+                    await nod.start()
+
+    run(test())
+
+
+def test_it_is_killed_at_random_moments_and_loses_nothing(tmp_path: Path) -> None:
+    """200 kills take minutes: python tests/clients/kill_test.py 200."""
+    found = asyncio.run(kill_test(tmp_path, 8, seed=7))
+    assert [found[each] for each in ("lost", "twice", "out of order", "made up")] == [0, 0, 0, 0], found
+    assert found["accepted"] > 8
 
 
 async def agree_of(room: PhoneRoom, phone: NodePhone, bodies: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 import { fromUtf8, utf8 } from "./bytes.js";
 import { LocalError, RemoteError } from "./errors.js";
-import { decode, encode } from "./msgpack.js";
+import { decode, encode, type Value } from "./msgpack.js";
 import * as read from "./reading.js";
 
 /** Integers beyond 2^53 are bigints: others send them, and a number would hold another value. */
@@ -17,22 +17,69 @@ export interface Envelope {
   body: Uint8Array;
   /** The name of the phone that has broadcast it, or the label of the member. */
   author: string;
+  /** When it was broadcast, by its sender's clock, in microseconds since 1970; 0 if its sender does not say. */
+  time: number;
+  contentType: string;
+  /** Text or bytes by name, as its sender's application gave them. */
+  headers: Record<string, string | Uint8Array>;
+}
+
+/** What an application says about a body. */
+export interface About {
+  contentType?: string;
+  headers?: Record<string, string | Uint8Array>;
 }
 
 const BYTES = 0;
 const TEXT = 1;
 const JSON_VALUE = 2;
 const MAX_BODY_BYTES = 1 << 23;
+const [MAX_HEADERS, MAX_NAME, MAX_HEADER_BYTES, MAX_CONTENT_TYPE] = [64, 100, 1 << 13, 255];
+/** What names of the library's own begin with. */
+const RESERVED = "antecede-";
+const NOTHING = { kind: BYTES, afterOwn: false, author: "", time: 0, contentType: "", headers: {} };
 const MAX_DEPTH = 100;
 const MAX_INTEGER = 1n << 2048n;
 
-export function wrap(body: Body, afterOwn: boolean, author: string): Uint8Array {
+/** At `time`, in microseconds since 1970. */
+export function wrap(body: Body, afterOwn: boolean, author: string, time = 0, about: About = {}): Uint8Array {
   const isBytes = body instanceof Uint8Array;
   const kind = isBytes ? BYTES : typeof body === "string" ? TEXT : JSON_VALUE;
   const data = isBytes ? body : utf8(kind === TEXT ? wellFormed(body as string, "body") : toJson(body, "body", 0));
   if (data.length > MAX_BODY_BYTES)
     throw new LocalError(`body: ${data.length} bytes; a message has ${MAX_BODY_BYTES} at most`);
-  return encode([kind, afterOwn, null, data, author]);
+  const fields: Value[] = [kind, afterOwn, null, data, author];
+  const { contentType = "", headers = {} } = about;
+  const isNamed = contentType !== "" || Object.keys(headers).length > 0;
+  if (contentType.length > MAX_CONTENT_TYPE) throw new LocalError("contentType: it is too long");
+  if (time || isNamed) fields.push(time);
+  if (isNamed) fields.push(wellFormed(contentType, "contentType"), writeHeaders(headers));
+  return encode(fields);
+}
+
+function writeHeaders(headers: Record<string, unknown>): Value {
+  const written = new Map<Value, Value>();
+  let size = 0;
+  for (const [name, value] of Object.entries(headers)) {
+    if (!name || name.length > MAX_NAME || name.startsWith(RESERVED))
+      throw new LocalError(`headers: '${name}' is no name of an application's`);
+    if (typeof value !== "string" && !(value instanceof Uint8Array))
+      throw new LocalError(`headers: '${name}' is neither text nor bytes`);
+    written.set(wellFormed(name, "headers"), typeof value === "string" ? wellFormed(value, `headers: ${name}`) : value);
+    size += utf8(name).length + (typeof value === "string" ? utf8(value) : value).length;
+  }
+  if (written.size > MAX_HEADERS || size > MAX_HEADER_BYTES)
+    throw new LocalError(`headers: a message has ${MAX_HEADERS} with ${MAX_HEADER_BYTES} bytes at most`);
+  return written.size ? written : null;
+}
+
+/** Those of the application; what others send as something else is ignored. */
+function readHeaders(value: Value): Envelope["headers"] {
+  const found: [string, string | Uint8Array][] = [];
+  for (const [name, each] of value === null ? [] : read.named(value))
+    if (typeof name === "string" && !name.startsWith(RESERVED) && (typeof each === "string" || each instanceof Uint8Array))
+      found.push([name, each]);
+  return Object.fromEntries(found);
 }
 
 /** The envelope in a payload; a payload that is none is a body of bytes. */
@@ -40,9 +87,17 @@ export function unwrap(payload: Uint8Array): Envelope {
   try {
     const fields = read.array(decode(payload), 4);
     const [kind, afterOwn, body] = [read.integer(fields[0]), read.flag(fields[1]), read.bytes(fields[3])];
-    return { kind, afterOwn, body, author: read.text(fields[4] ?? "") };
+    return {
+      kind,
+      afterOwn,
+      body,
+      author: read.text(fields[4] ?? ""),
+      time: read.integer(fields[5] ?? 0),
+      contentType: read.text(fields[6] ?? ""),
+      headers: readHeaders(fields[7] ?? null),
+    };
   } catch (error) {
-    if (error instanceof RemoteError) return { kind: BYTES, afterOwn: false, body: payload, author: "" };
+    if (error instanceof RemoteError) return { ...NOTHING, body: payload };
     throw error;
   }
 }

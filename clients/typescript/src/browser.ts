@@ -1,7 +1,8 @@
 /** For browsers: WebSockets of the platform, and a store in IndexedDB. */
 
-import { joinGroup, type Group, type Platform, type Wire, type WireEvents } from "./group.js";
+import { joinGroup, type Group } from "./group.js";
 import { IndexedStore } from "./indexed-store.js";
+import type { Platform, Wire, WireEvents } from "./platform.js";
 import type { JoinOptions } from "./settings.js";
 
 export * from "./exports.js";

@@ -7,7 +7,7 @@
  */
 
 import type { Id } from "./bytes.js";
-import { unwrap, wrap, type Body } from "./body.js";
+import { unwrap, wrap, type About, type Body } from "./body.js";
 import { addressOf, originLabel, type Contact } from "./contact.js";
 import { LocalError, RemoteError, StoreError } from "./errors.js";
 import type { Life } from "./frames.js";
@@ -363,10 +363,10 @@ export class Core {
 
   // What the application does
 
-  broadcast(body: Body, at: number): Delivery {
+  broadcast(body: Body, at: number, about?: About): Delivery {
     const { name, unacked, lastOrigin } = this.state;
     const follows = lastOrigin !== null && lastOrigin === this.current?.state.here?.origin;
-    this.step({ kind: "broadcast", payload: wrap(body, follows, name), at });
+    this.step({ kind: "broadcast", payload: wrap(body, follows, name, 1000 * at, about), at });
     return unacked[unacked.length - 1];
   }
 

@@ -1,6 +1,6 @@
 /** What is public on every platform. */
 
-export type { Body, Json } from "./body.js";
+export type { About, Body, Json } from "./body.js";
 export { ForkError, LocalError, RemoteError, StoreError } from "./errors.js";
 export { Group } from "./group.js";
 export { Message, MessageId, type Change, type WaitingMessage } from "./message.js";

@@ -4,36 +4,16 @@
  */
 
 import { randomBytes, toHex } from "./bytes.js";
-import type { Body } from "./body.js";
+import type { About, Body } from "./body.js";
 import { NONCE_BYTES } from "./contact.js";
 import { Connection, GoneError, StaleError } from "./connection.js";
 import { Core, type Event } from "./core.js";
 import { LocalError, RemoteError, StoreError } from "./errors.js";
 import { Message, messageId, type Change, type MessageId, type WaitingMessage } from "./message.js";
+import type { Platform, Wire } from "./platform.js";
 import { Subscription } from "./queue.js";
 import { parseSuperPeers, type JoinOptions } from "./settings.js";
 import { NoStore, type Store } from "./store.js";
-
-/** A connection that is open; `receive` and `closed` are set before anything can come. */
-export interface Wire {
-  send(data: Uint8Array): void;
-  close(): void;
-}
-
-export interface WireEvents {
-  receive(data: Uint8Array): void;
-  closed(reason: string): void;
-}
-
-/** What differs between browsers and Node. */
-export interface Platform {
-  /** Open a WebSocket to a super peer, and make sure that it is the one of this name if that can be told. */
-  dial(url: string, group: string, name: string, events: WireEvents): Promise<Wire>;
-  openStore(name: string, sync: boolean): Store;
-  token(): string | Promise<string>;
-  /** Calls back when a network may be there again; returns how to stop that. */
-  watchNetwork?(back: () => void): () => void;
-}
 
 const TICK = 200;
 /** Ticks are more often than this, unless the process stands still, or the page is hidden. */
@@ -118,7 +98,7 @@ export class Group implements AsyncIterable<Message> {
     await this.until(() => this.core.phase !== "leaving"); // it had asked for that before
     if (!this.core.isStarted) {
       this.joinAgain();
-      await this.until(() => this.core.isStarted);
+      if (!(await this.until(() => this.core.isStarted, this.options.timeout))) throw new LocalError(this.describe());
     }
     this.tick();
   }
@@ -175,12 +155,12 @@ export class Group implements AsyncIterable<Message> {
    * Returns when the message is accepted: from then on it is sent, once, whatever happens to this process. It
    * waits while this phone has no place in the group, for at most `timeout` milliseconds.
    */
-  async broadcast(body: Body, options: { timeout?: number } = {}): Promise<MessageId> {
+  async broadcast(body: Body, options: About & { timeout?: number } = {}): Promise<MessageId> {
     this.check();
     const mayBroadcast = (): boolean => this.core.isStarted && !this.isLeaving && this.retained <= LIMIT;
     if (!mayBroadcast() && !(await this.until(mayBroadcast, options.timeout)))
       throw new LocalError(`${this.describe()}; nothing was broadcast`);
-    const message = this.core.broadcast(body, Date.now());
+    const message = this.core.broadcast(body, Date.now(), options);
     this.retained += message.payload.length;
     const id = messageId(message, this.core.state.name);
     this.changed();

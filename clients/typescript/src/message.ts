@@ -55,6 +55,21 @@ export class Message {
     return decodeBody(this.envelope);
   }
 
+  /** When it was broadcast, by its sender's clock; null if its sender does not say. */
+  get time(): Date | null {
+    return this.envelope.time ? new Date(this.envelope.time / 1000) : null;
+  }
+
+  /** What its sender says that the body is. */
+  get contentType(): string {
+    return this.envelope.contentType;
+  }
+
+  /** What its sender says about the body: text or bytes by name. */
+  get headers(): Record<string, string | Uint8Array> {
+    return this.envelope.headers;
+  }
+
   /** Whether it was given before and not acknowledged, so it may have been processed. */
   get redelivered(): boolean {
     return this.deliveries > 1;

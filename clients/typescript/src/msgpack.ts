@@ -2,7 +2,7 @@
  * The part of msgpack that the wire format uses: nil, booleans, integers, text, bytes, arrays and maps.
  *
  * Integers that a number does not hold exactly are bigints, in both directions. Maps are `Map`s, since their
- * keys may be integers. Libraries exist; the well-kept one is five times this size, and turns maps into
+ * keys may be integers. Libraries exist; the well-kept one is four times this size, and turns maps into
  * objects, whose keys are text.
  */
 

@@ -7,7 +7,8 @@ import { WebSocket } from "ws";
 
 import { LocalError } from "./errors.js";
 import { FileStore } from "./file-store.js";
-import { joinGroup, type Group, type Platform, type Wire, type WireEvents } from "./group.js";
+import { joinGroup, type Group } from "./group.js";
+import type { Platform, Wire, WireEvents } from "./platform.js";
 import type { JoinOptions } from "./settings.js";
 
 export * from "./exports.js";
@@ -62,12 +63,12 @@ function dial(url: string, group: string, name: string, events: WireEvents, auth
       if (isBinary) events.receive(new Uint8Array(data.buffer, data.byteOffset, data.length));
       else events.closed("it sends text");
     });
-    socket.on("error", (error) => reject(error));
-    socket.on("close", (code) => {
-      const reason = `the connection ended (${code})`;
+    const end = (reason: string): void => {
       reject(new Error(reason));
       events.closed(reason);
-    });
+    };
+    socket.on("error", (error) => end(error.message));
+    socket.on("close", (code) => end(`the connection ended (${code})`));
   });
 }
 

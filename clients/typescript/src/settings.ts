@@ -20,6 +20,8 @@ export interface JoinOptions {
   token?: string | (() => string | Promise<string>);
   /** Takes the state that this phone starts with; it replaces what the application has. */
   restore?: (state: Uint8Array) => void | Promise<void>;
+  /** For how many milliseconds `join` waits for a place in the group; for ever, unless it is given. */
+  timeout?: number;
   /** Whether links beyond this machine may be unencrypted. */
   insecure?: boolean;
 }

@@ -45,6 +45,17 @@ test("bodies come back as they were, or are refused with the place", () => {
     assert.throws(() => core.wrap(body, false, "pia"), (error) => error.name === "LocalError" && error.message.includes(text), text);
 });
 
+test("what is said about a body comes back", () => {
+  const headers = { trace: "4bf9", key: new Uint8Array([1]) };
+  const back = core.unwrap(core.wrap("x", false, "pia", 5, { contentType: "text/plain", headers }));
+  assert.deepEqual(back.headers, headers);
+  assert.deepEqual([back.time, back.contentType], [5, "text/plain"]);
+  for (const wrong of [{ "antecede-request": "1 pia" }, { a: 1 }, { "": "x" }, { a: "x".repeat(9000) }])
+    assert.throws(() => core.wrap("x", false, "pia", 5, { headers: wrong }), { name: "LocalError" });
+  const reserved = core.encode([1, false, null, new Uint8Array(0), "pia", 5, "", new Map([["antecede-reply", "1 a:1"], ["a", 7], ["b", "c"]])]);
+  assert.deepEqual(core.unwrap(reserved).headers, { b: "c" });
+});
+
 test("whatever bytes come, the only error is a RemoteError", () => {
   const vectors = ["wire-vectors.json", "phone-vectors.json"].map((name) =>
     JSON.parse(readFileSync(new URL(`../../../docs/${name}`, import.meta.url), "utf8")),

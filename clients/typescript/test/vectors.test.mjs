@@ -74,12 +74,18 @@ test("payloads", () => {
     "häi",
     { n: [1, -2.5, null, true, "é"] },
     { n: 2n ** 60n + 1n, text: "1234567890123456789" },
+    "x",
+    "y",
   ];
+  assert.equal(phone.payloads.length, bodies.length);
   phone.payloads.forEach((vector, i) => {
     const envelope = core.unwrap(bytes(vector.hex));
     assert.deepEqual(core.decodeBody(envelope), bodies[i]);
     assert.equal(envelope.author, vector.author);
-    assert.equal(hex(core.wrap(bodies[i], true, vector.author)), vector.hex);
+    assert.equal(envelope.time, vector.time);
+    const { contentType } = envelope;
+    assert.equal(contentType, vector["content type"]);
+    assert.equal(hex(core.wrap(bodies[i], true, vector.author, vector.time, envelope)), vector.hex);
   });
 });
 

@@ -35,7 +35,9 @@ from antecede.temporary_folders import temporary_folder
 
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
 SIGNING_KEY, SIGNING_CERTIFICATE = "sign.key", "sign.pem"
-"""Files in a member's folder of keys."""
+WEB_CERTIFICATE, WEB_KEY = "web.pem", "web.key"
+"""Files in a member's folder of keys. The last two may be there at a super peer: a certificate that browsers
+trust anyway, which it then shows at its WebSocket port instead of its own."""
 _SCHEME = "antecede:"
 
 
@@ -146,7 +148,7 @@ class Security:
             mine = Identity(settings.group, settings.me)
             for file in (CERTIFICATE, SIGNING_CERTIFICATE):
                 _warn_if_invalid(folder / file, mine, self._log)
-            for file in (KEY, TOKEN, TOKEN_KEY, SIGNING_KEY):
+            for file in (KEY, TOKEN, TOKEN_KEY, SIGNING_KEY, WEB_KEY):
                 _warn_if_readable(folder / file, self._log)
         elif settings.secret is not None:
             self._from_secret(settings)
@@ -181,7 +183,8 @@ class Security:
         if self.server is not None and self.token_key is not None:
             self.web = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.web.minimum_version = ssl.TLSVersion.TLSv1_2
-            _load(self.web, folder / CERTIFICATE, folder / KEY)
+            _load(self.web, *_web_files(folder))
+            self.hosts = credentials.load_hosts(_web_files(folder)[0])
 
     def _from_secret(self, settings: Settings) -> None:
         keys: Any = require("antecede.live.security.keys", "live")
@@ -259,9 +262,11 @@ class Security:
             return
         self._versions = versions
         try:
-            for context in (self.server, self.client, self.web):
+            for context in (self.server, self.client):
                 if context is not None and (self._folder / CERTIFICATE).exists():
                     _load(context, self._folder / CERTIFICATE, self._folder / KEY)
+            if self.web is not None:
+                _load(self.web, *_web_files(self._folder))
             if (self._folder / TOKEN).exists():
                 self.token = (self._folder / TOKEN).read_text().strip()
             if self.token_key is not None:
@@ -282,9 +287,16 @@ class Security:
             self._revoked.check(proof.identity.name, proof.number, proof.kind)
 
 
+def _web_files(folder: Path) -> tuple[Path, Path]:
+    """The certificate and the key of a WebSocket port."""
+    if (folder / WEB_CERTIFICATE).exists():
+        return folder / WEB_CERTIFICATE, folder / WEB_KEY
+    return folder / CERTIFICATE, folder / KEY
+
+
 def _versions(folder: Path) -> list[int]:
     """What changes when a file is replaced."""
-    files = (CERTIFICATE, KEY, TOKEN, TOKEN_KEY, SIGNING_CERTIFICATE, SIGNING_KEY)
+    files = (CERTIFICATE, KEY, TOKEN, TOKEN_KEY, SIGNING_CERTIFICATE, SIGNING_KEY, WEB_CERTIFICATE, WEB_KEY)
     return [_changed_at(folder / file) for file in files]
 
 
