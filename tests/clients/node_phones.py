@@ -16,7 +16,7 @@ import pytest
 
 CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
 PHONE = Path(__file__).parent / "phone.mjs"
-_LEAST_NODE = 20
+_LEAST_NODE = 18
 
 
 def find_node() -> tuple[str, str]:

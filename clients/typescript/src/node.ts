@@ -1,6 +1,6 @@
 /** For Node: WebSockets that verify who is at the other end, and a store in a folder. */
 
-import { X509Certificate } from "node:crypto";
+import { webcrypto, X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import { WebSocket } from "ws";
@@ -19,6 +19,7 @@ export interface NodeJoinOptions extends JoinOptions {
 }
 
 const MAX_BYTES = 1 << 24;
+(globalThis as { crypto?: unknown }).crypto ??= webcrypto; // which Node 18 has not made global
 
 /** Take part in a group as a phone, behind the first super peer that answers. */
 export async function join(group: string, options: NodeJoinOptions): Promise<Group> {

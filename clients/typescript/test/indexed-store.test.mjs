@@ -1,10 +1,13 @@
 // The store in IndexedDB, with an implementation of that in memory.
 
 import assert from "node:assert/strict";
+import { webcrypto } from "node:crypto";
 import { test } from "node:test";
 
 import "fake-indexeddb/auto";
 import { IndexedStore } from "../dist/indexed-store.js";
+
+globalThis.crypto ??= webcrypto; // which Node 18 has not made global
 
 test("what was written is there, and a checkpoint takes its place", async () => {
   const store = new IndexedStore("one", true);
