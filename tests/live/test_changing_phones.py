@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,20 @@ def test_phones_join_broadcast_and_leave(tmp_path: Path, stored: bool) -> None:
             await until(lambda: room.phones_of("bo") == {}, "the phone has left")
             await room.groups["bo"].broadcast("without pia")
             await room.agree_on_last("without pia")
+
+    run(test())
+
+
+def test_a_super_peer_reads_what_its_phone_has_sent_at_once(tmp_path: Path) -> None:
+    """Each message waits until the question for it is durable. At one for each tick this would not end in
+    time."""
+
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia", "ana")
+            bodies = {str(number) for number in range(400)}
+            await asyncio.gather(*map(pia.broadcast, bodies))
+            await room.agree(bodies, *room.groups)
 
     run(test())
 

@@ -177,6 +177,8 @@ class Driver:
         """A message for the application, if there is one that is durable: the one in flight again, unless
         this `acks` it."""
         delivery = self._core.next_delivery(now, acks)
+        if delivery is None:
+            self.stepped()  # it may have to be durable first that this one was asked for
         if self._journal is not None:
             queue = self._core.application
             self._journal.move_cursor(queue.delivered - len(queue.unacked), queue.attempts)
