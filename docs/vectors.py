@@ -10,9 +10,10 @@ import msgspec
 
 from antecede.causality import BitWindow
 from antecede.causality.bit_window import OffsetBitmap
+from antecede.live.addressing import Addressed, AddressedContent
 from antecede.live.envelope import Body, wrap
 from antecede.live.events import Incarnation
-from antecede.live.headers import describe
+from antecede.live.headers import About, describe
 from antecede.live.seals import Statement
 from antecede.live.security import identity
 from antecede.live.stability import Row
@@ -121,10 +122,18 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
             "FullEnvelope",
             wrap(b"\x89PNG", False, {}, "", now, describe({"alt": "häi", "id": b"\x00\xff"}, "image/png")),
         ),
+        _vector(
+            "for bo, not encrypted", "TimedEnvelope", wrap("häi", False, {}, "", now, About(seal=_for_bo))
+        ),
     ]
     token = identity.issue(KEY, "room", "phone", 2_000_000_000, "0123456789abcdef")
     sections["tokens"].append({"key": KEY.hex(), "id": "0123456789abcdef", "token": token})
     return sections
+
+
+def _for_bo(kind: int, body: bytes) -> bytes:
+    content = msgspec.msgpack.encode(AddressedContent(kind, body, "text/plain"))
+    return msgspec.msgpack.encode(Addressed(["bo"], content, is_sealed=False, sender="ana"))
 
 
 def _vector(name: str, kind: str, data: bytes) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from fuzz_decoders import fuzz
 
+from antecede.live.addressing import is_for
 from antecede.live.envelope import decode_body, unwrap
 from antecede.live.security import identity
 from antecede.live.transport import frames
@@ -57,7 +58,10 @@ def test_every_packet_of_a_live_protocol_has_a_vector() -> None:
 
 
 def test_payloads_decode_to_their_bodies() -> None:
-    bodies = [decode_body(unwrap(bytes.fromhex(vector["hex"]))) for vector in VECTORS["payloads"]]
+    payloads = [bytes.fromhex(vector["hex"]) for vector in VECTORS["payloads"]]
+    assert [is_for(payload, ["bo"]) for payload in payloads] == [True] * 6
+    assert [is_for(payload, ["ana", "cy"]) for payload in payloads] == [True] * 5 + [False]
+    bodies = [decode_body(unwrap(payload)) for payload in payloads[:5]]
     assert bodies == [b"\x00\xff", "häi", {"n": 1}, "häi", b"\x89PNG"]
 
 

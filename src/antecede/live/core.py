@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from antecede.causality import MessageId
+from antecede.live.addressing import is_for
 from antecede.live.application import ApplicationQueue
 from antecede.live.envelope import Body, causes_in, named_causes, wrap
 from antecede.live.equivocation import StatementArchive
@@ -119,6 +120,8 @@ class Core:
         self._staged_bytes = self._staged_at = 0
         self._staged_causes: dict[int, int] = {}
         """Of the first; each later one depends on the one before it."""
+        self.called: tuple[str, ...] = ()
+        """What this member is called: messages for others are not given to its application."""
         self.application = ApplicationQueue(protocol.me)
         """What is delivered to it."""
 
@@ -405,10 +408,11 @@ class Core:
             if origin == self.me:
                 application.take_own(delivery)
                 return delivery
-            if self.stability.deliver(origin, seq, delivery.payload):
+            is_first = self.stability.deliver(origin, seq, delivery.payload)
+            if is_first and is_for(delivery.payload, self.called):
                 return delivery
-            # Its author runs twice, on copies of one store, and some protocols deliver what both broadcast
-            # under one id. The application is given the first.
+            # It is for others. Or its author runs twice, on copies of one store, and some protocols deliver
+            # what both broadcast under one id: the application is given the first.
             application.ack()
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from antecede.live.addressing import Addressing
 from antecede.live.core import Core
 from antecede.live.driver import Driver
 from antecede.live.envelope import origin_in
@@ -63,6 +64,7 @@ class Deliveries:
         observers: Observers,
         requests: Requests,
         tracing: Tracing | None,
+        addressing: Addressing,
     ) -> None:
         self._core, self._driver, self._names = core, driver, names
         self._queue = core.application
@@ -73,6 +75,7 @@ class Deliveries:
         self._is_closed = False
         self._own_taken, self._max_parked, self._observers = own_taken, max_parked, observers
         self._requests, self._requests_ref, self._tracing = requests, weakref.ref(requests), tracing
+        self._addressing = addressing
         self._deliverable = asyncio.Event()
         self._is_awaited = False
         self._polls = 0
@@ -132,6 +135,7 @@ class Deliveries:
             self._own_taken()
         deliveries = queue.deliveries if queue.uncertain_until else queue.attempts
         is_past = bool(queue.past) and delivery.message in queue.past
+        delivery = self._open(delivery)
         message = Message(delivery, self._names, own, deliveries, is_past, self._requests_ref)
         if self._observers.recent is not None and deliveries == 1:
             self._observers.delivered(message)
@@ -140,6 +144,9 @@ class Deliveries:
         if self._tracing is not None:
             self._tracing.begin(message)
         return message
+
+    def _open(self, delivery: Delivery) -> Delivery:
+        return self._addressing.open(delivery, origin_in(delivery, self._names))
 
     def _end_span(self, outcome: str) -> None:
         if self._tracing is not None:
@@ -258,6 +265,7 @@ class Deliveries:
 
     def _message(self, delivery: Delivery, deliveries: int) -> Message:
         own = self._queue.is_own(delivery)
+        delivery = self._open(delivery)
         return Message(delivery, self._names, own, deliveries, False, self._requests_ref)
 
 

@@ -24,7 +24,8 @@ from antecede.protocols.base import Delivery
 Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 """What a message may hold. Everything but bytes and text is JSON."""
 
-_BYTES, _TEXT, _JSON = range(3)
+_BYTES, _TEXT, _JSON, ADDRESSED = range(4)
+"""Kinds of bodies. One that is addressed is only for some members (`addressing.py`)."""
 MAX_BODY_BYTES = MAX_BYTES // 2
 PHONE_ORIGINS = 3 << 61
 """In groups that change, phones are origins from here on (`site_packets.author_id`)."""
@@ -88,6 +89,10 @@ def wrap(
         # No link would carry it, nor anything after it.
         raise InputError(f"body: {len(data):,} bytes; a message has {MAX_BODY_BYTES:,} at most")
     time = now // 1000
+    if about.seal is not None:
+        return _encoder.encode(
+            TimedEnvelope(ADDRESSED, after_own, causes, about.seal(kind, data), author, time)
+        )
     if about is not NOTHING:
         full = FullEnvelope(kind, after_own, causes, data, author, time, about.content_type, about.headers)
         return _encoder.encode(full)

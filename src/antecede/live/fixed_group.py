@@ -42,6 +42,7 @@ class FixedGroup(Group):
             own=settings.own,
             signatures=create_keyring(self._security, settings, self._roster.names),
         )
+        core.called = (settings.me,)
         # A member has about its limit under way; four times that is not a delay but an attack.
         core.stability.max_undelivered = 4 * max(settings.limit, 1 << 20)
         super().__init__(settings, core, self._roster.names, clock)
@@ -146,6 +147,9 @@ class FixedGroup(Group):
         ]
 
     # Broadcasting
+
+    async def _until_all_know_addresses(self) -> None:
+        """All versions of the wire format that such groups have know them."""
 
     def _is_full(self) -> bool:
         limit, core = self.settings.limit, self._core

@@ -28,14 +28,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from antecede import causality
 from antecede.errors import StoreError, require
+from antecede.live.addressing import Addressing
 from antecede.live.clock import Clock, MemberClock
 from antecede.live.delivering import Deliveries
 from antecede.live.driver import Driver
 from antecede.live.envelope import Body
 from antecede.live.events import Opened
-from antecede.live.headers import About, describe
+from antecede.live.headers import About
 from antecede.live.inspection import Inspection
-from antecede.live.messages import HeldMessage, Message, MessageId, Notice
+from antecede.live.messages import HeldMessage, MessageId, Notice
 from antecede.live.observers import Observers
 from antecede.live.operations import control
 from antecede.live.operations.logs import Log
@@ -45,6 +46,8 @@ from antecede.live.problems import Problem, Problems
 from antecede.live.reading import ConsumerSide
 from antecede.live.ready import Ready
 from antecede.live.requests import Requests
+from antecede.live.security.identity import Security
+from antecede.live.sending import ProducerSide
 from antecede.live.settings import Settings
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
@@ -74,12 +77,13 @@ def _create_tracing(settings: Settings) -> Tracing | None:
     return cast("Tracing", module.Tracing(settings.group, settings.me))
 
 
-class Group(ConsumerSide):
+class Group(ConsumerSide, ProducerSide):
     """A live group, seen by one of its members. Made by `join`."""
 
     _connections: Any
     _driver: Driver
     _inspection: Inspection
+    _security: Security
     _speaks = 1
     """In a group that changes: the greatest version of the wire format that this process speaks."""
 
@@ -103,6 +107,9 @@ class Group(ConsumerSide):
         self._suspicions = Suspicions(settings, self._clock)
         self._joined: set[str] = set()
         self._requests = Requests(self)
+        self._addressing = Addressing(
+            settings.group, self._security, core.signatures, lambda: self._core.called
+        )
         self._tracing = _create_tracing(settings)
         self._metrics: Listener | None = None
         self._control: control.ControlServer | None = None
@@ -238,6 +245,7 @@ class Group(ConsumerSide):
             self._observers,
             self._requests,
             self._tracing,
+            self._addressing,
         )
 
     async def __aenter__(self) -> Self:
@@ -327,35 +335,6 @@ class Group(ConsumerSide):
 
     # Broadcasting
 
-    async def broadcast(
-        self,
-        body: Body,
-        timeout: float | None = None,
-        *,
-        headers: Mapping[str, str | bytes] | None = None,
-        content_type: str = "",
-    ) -> MessageId:
-        """Broadcast a message to the group; returns once it cannot be lost any more.
-
-        `headers`, a few names with text or bytes, and `content_type` travel with the body. They are the
-        application's own.
-
-        Waits while too much is under way to members that are slow or away, or waits for this member's own
-        application (`limit`). If that takes longer than `timeout` seconds, it raises `TimeoutError` and
-        nothing was broadcast, nor if it is cancelled meanwhile. If it is cancelled later, while the store is
-        written, the message may have been accepted; then it is delivered here too, as any other.
-        """
-        return await self._send(body, describe(headers, content_type), timeout)
-
-    async def _send(self, body: Body, about: About, timeout: float | None) -> MessageId:
-        tracing = self._tracing
-        if tracing is None:
-            return await self._broadcast(body, about, timeout)
-        with tracing.broadcasting(about) as (span, traced):
-            message = await self._broadcast(body, traced, timeout)
-            tracing.name(span, message)
-        return message
-
     async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId:
         if self._state != "open":
             self._check_open()
@@ -376,24 +355,6 @@ class Group(ConsumerSide):
                 await asyncio.sleep(0)
                 await driver.let_application_read()
         return message
-
-    async def request(
-        self,
-        who: str,
-        body: Body,
-        timeout: float | None = None,
-        *,
-        headers: Mapping[str, str | bytes] | None = None,
-        content_type: str = "",
-    ) -> Message:
-        """Broadcast a message to which `who`, a member or a phone by name or label, is to `reply`, and return
-        that reply.
-
-        It is returned when it is this application's turn to have it, so a task must iterate over the group
-        meanwhile, and not the one that waits here; that one is given it too, like any message. If there is no
-        reply within `timeout` seconds, or there never will be one, that is a `RequestError`, which says why.
-        """
-        return await self._requests.ask(who, body, describe(headers, content_type), timeout)
 
     async def _wait_for_room(self) -> None:
         began, is_reported = time.monotonic(), False

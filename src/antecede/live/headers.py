@@ -5,7 +5,7 @@ Both are small and bounded: whoever has more to say puts it into the body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -30,11 +30,13 @@ REPLY = "antecede-reply"
 Headers = dict[str, str | bytes]
 
 
-class About(msgspec.Struct, frozen=True, gc=False):
+class About(msgspec.Struct, frozen=True):
     """What travels with a body."""
 
     content_type: str = ""
     headers: Headers | None = None
+    seal: Callable[[int, bytes], bytes] | None = None
+    """For a message to some members: makes the body that travels, with the rest of this in it."""
 
 
 NOTHING = About()
@@ -44,7 +46,7 @@ def describe(headers: Mapping[str, str | bytes] | None, content_type: str) -> Ab
     """What an application says, or an `InputError`.
 
     >>> describe({"trace": "4bf9"}, "image/png")
-    About(content_type='image/png', headers={'trace': '4bf9'})
+    About(content_type='image/png', headers={'trace': '4bf9'}, seal=None)
     """
     if not headers and not content_type:
         return NOTHING
@@ -54,7 +56,9 @@ def describe(headers: Mapping[str, str | bytes] | None, content_type: str) -> Ab
 
 def with_reserved(about: About, headers: Mapping[str, str | bytes]) -> About:
     """The same with headers of the library's own."""
-    return About(about.content_type, {**(about.headers or {}), **headers}) if headers else about
+    if not headers:
+        return about
+    return msgspec.structs.replace(about, headers={**(about.headers or {}), **headers})
 
 
 def of_application(headers: Mapping[str, Any] | None) -> Headers:

@@ -10,7 +10,7 @@ from typing import Protocol as Interface
 
 import msgspec
 
-from antecede.live.envelope import Body, body_in, immediate_causes, origin_in, unwrap
+from antecede.live.envelope import ADDRESSED, Body, body_in, immediate_causes, origin_in, unwrap
 from antecede.live.headers import REPLY, About, describe, of_application
 from antecede.protocols.base import Delivery, LocalError
 
@@ -31,7 +31,7 @@ class MessageId(NamedTuple):
 
 
 class RequestAnswering(Interface):
-    """Requests and replies of the group of a message (`requests.py`)."""
+    """The part of a group with which its messages reply (`requests.py`)."""
 
     def is_asked(self, message: Message) -> bool: ...
 
@@ -95,6 +95,12 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     def headers(self) -> dict[str, str | bytes]:
         """As they were passed to `broadcast`: text or bytes by name."""
         return of_application(unwrap(self._delivery.payload).headers)
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether it is for this member, and was encrypted for a key that it does not have any more; then
+        its body is what has arrived."""
+        return unwrap(self._delivery.payload).kind == ADDRESSED
 
     @property
     def is_request(self) -> bool:

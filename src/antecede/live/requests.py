@@ -55,6 +55,15 @@ class AskingGroup(Interface):
     async def _send(self, body: Body, about: About, timeout: float | None) -> MessageId: ...
 
 
+def find_label(group: AskingGroup, who: str) -> str | None:
+    """What somebody is called: the newest incarnation of a name, or a phone. None if nobody is."""
+    view = group.view
+    found = [each for each in view if who in (each.label, each.name)]
+    if found:
+        return max(found, key=lambda each: (each.label not in view.removing, each.since or 0)).label
+    return who if who.partition("~")[0] in group.present else None  # a phone is known by its name
+
+
 class _Pending:
     """A request that waits for its reply."""
 
@@ -99,12 +108,8 @@ class Requests:
 
     def _find(self, who: str) -> str:
         """What to call who is asked: the newest incarnation of a name, or a phone."""
-        view = self._group.view
-        found = [each for each in view if who in (each.label, each.name)]
-        if found:
-            return max(found, key=lambda each: (each.label not in view.removing, each.since or 0)).label
-        if who.partition("~")[0] in self._group.present:
-            return who  # a phone is known by its name
+        if (label := find_label(self._group, who)) is not None:
+            return label
         raise RequestError(who, "unknown", f"{who} is not known to be in the group; nothing was broadcast")
 
     def take(self, message: Message) -> None:

@@ -38,9 +38,12 @@ CHANGING_WIRE = {
     2: "0.1.0: members agree on the version of what they broadcast (`VersionRequired`); reports of what has "
     "changed (`ReportDelta`), and requests for them (`ReportRequest`); newcomers fetch large states "
     "(`StateOffer`), and may ask for retained messages (`HistoryRequest`); with keys, messages are signed, "
-    "and whoever does not sign, as in version 1, is refused unless all are set not to (`sign = false`)",
+    "and whoever does not sign, as in version 1, is refused unless all are set not to (`sign = false`); "
+    "messages may be for some members only",
 }
 """Of groups whose members come and go."""
+ADDRESSED_SINCE = 2
+"""The version in which messages may be for some members only."""
 STATES_SINCE = 2
 """The version in which newcomers fetch large states."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from antecede.causality import MessageId
+from antecede.live.addressing import is_for
 from antecede.live.changing.backfill import BackfillCore
 from antecede.live.changing.causes import Causes, causes_of, follow
 from antecede.live.changing.reporting import ReportSchedule
@@ -61,6 +62,23 @@ class DeliveringCore(BackfillCore):
         queue = self.application
         if acks:
             queue.ack()
+        while (delivery := self._next(now)) is not None and self._is_for_others(delivery):
+            queue.attempts = 1
+            queue.ack()
+        if delivery is None:
+            return None
+        queue.attempts += 1
+        if queue.attempts == 1 and queue.is_own(delivery):
+            queue.take_own(delivery)
+        return delivery
+
+    def _is_for_others(self, delivery: Delivery) -> bool:
+        queue = self.application
+        return not (queue.attempts or queue.is_own(delivery) or is_for(delivery.payload, self.called))
+
+    def _next(self, now: int) -> Delivery | None:
+        """What is to be given to the application next, if that may be given now."""
+        queue = self.application
         if not queue.attempts and self.phase in _NOT_IN_GROUP:
             return None  # this process is about to be another member
         if self.takes_snapshot:
@@ -75,11 +93,7 @@ class DeliveringCore(BackfillCore):
         if self.is_durable and (queue.parking or self._numbers.get(position, 0) > self._persisted):
             return None
         self._numbers.pop(position, None)
-        queue.attempts += 1
-        delivery = queue.unacked[0]
-        if queue.attempts == 1 and queue.is_own(delivery):
-            queue.take_own(delivery)
-        return delivery
+        return queue.unacked[0]
 
     def _deliver_one(self, now: int) -> bool:
         """Until there is a message for the application, or nothing more."""

@@ -53,7 +53,7 @@ from antecede.live.security.signing import StreamKeyring
 from antecede.live.settings import Member, Settings
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
-from antecede.live.versions import CHANGING_WIRE
+from antecede.live.versions import ADDRESSED_SINCE, CHANGING_WIRE
 from antecede.live.view import View, ViewMember
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.state import Phase
@@ -368,6 +368,11 @@ class DynamicGroup(Group):
         message = await super()._broadcast(body, about, timeout)
         self._retained += len(body) if isinstance(body, bytes | str) else 100  # until it is counted
         return message
+
+    async def _until_all_know_addresses(self) -> None:
+        await self._until(
+            lambda: self._core.phase == Phase.MEMBER and self._core.member.version >= ADDRESSED_SINCE
+        )
 
     async def _until_returned(self) -> None:
         """A return waits for the message in flight, whose handler may be the one that waits here."""

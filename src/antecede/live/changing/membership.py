@@ -130,6 +130,11 @@ class MembershipCore(LinkTable, abc.ABC):
         return self.identities[self.address]
 
     @property
+    def called(self) -> tuple[str, ...]:
+        """What this process is called: the label of its incarnation, and its name."""
+        return (self.identity.label, self.name)
+
+    @property
     def brings_back(self) -> bool:
         """Whether this member has returned, and has not broadcast again all that may be lost. What its
         application broadcasts from now on is to come after that."""

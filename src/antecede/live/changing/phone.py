@@ -86,6 +86,10 @@ class PhoneCore(ChangingCore):
         return cast("ChangingFreescale", self.member)
 
     @property
+    def called(self) -> tuple[str, ...]:
+        return (f"{self.name}~{self.me & 0xFFFF_FFFF:08x}", self.name)
+
+    @property
     def phone(self) -> Phone:
         return cast("Phone", self.process.phone)
 

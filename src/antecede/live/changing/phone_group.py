@@ -168,6 +168,9 @@ class PhoneGroup(DynamicGroup):
         origin = self._core.last_broadcast.origin
         return MessageId(f"{self.settings.me}~{origin & 0xFFFF_FFFF:08x}", message.seq)
 
+    async def _until_all_know_addresses(self) -> None:
+        raise LocalError("a phone broadcasts to all: it knows neither the members nor their keys")
+
     def _describe_cut_off(self) -> str:
         names = [each.name for each in self.settings.super_peer_list()]
         why = "; ".join(f"{name}: {self._reasons[name]}" for name in names if name in self._reasons)

@@ -129,6 +129,14 @@ class Keyring:
                 return raw
         return None
 
+    def newest_key(self, name: str) -> bytes | None:
+        """The last key of a member that has become known and is not revoked."""
+        for raw in reversed(self._keys.get(name, {})):
+            serials = self._serials.get((name, raw), ())
+            if not all(self._security.is_revoked(name, serial) for serial in serials):
+                return raw
+        return None
+
     def is_revoked(self, member: int, key: bytes) -> bool:
         """Whether a key was revoked: all certificates of it that are known."""
         name = self._name_of(member)
