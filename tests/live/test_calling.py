@@ -1,11 +1,16 @@
-"""Pauses between calls to members that do not answer."""
+"""Calls of members that make connections: pauses, calls beside one that hangs, and large groups."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
+from collections import Counter
 
-from antecede.live.changing.calling import Pauses
+from live_groups import free_ports, run, until
+
+import antecede
+from antecede.live.changing.calling import Pauses, dial_afresh
 
 
 def test_a_sign_of_life_ends_all_pauses() -> None:
@@ -24,3 +29,49 @@ def test_a_sign_of_life_ends_all_pauses() -> None:
         return time.monotonic() - began
 
     assert asyncio.run(run()) < 2.0
+
+
+def test_a_process_that_is_slow_makes_no_more_calls_for_that_reason() -> None:
+    async def test() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            loop = asyncio.get_running_loop()
+            calling = asyncio.create_task(
+                dial_afresh(f"127.0.0.1:{server.getsockname()[1]}", None, seconds=10.0)
+            )
+            await asyncio.sleep(0)
+            time.sleep(0.7)  # the process has so much else to do
+            wire = await calling
+            wire.abort()
+            await loop.sock_accept(server)
+            # Another call would have been accepted before this one.
+            probe = await loop.run_in_executor(None, socket.create_connection, server.getsockname())
+            accepted, _ = await loop.sock_accept(server)
+            assert accepted.getpeername() == probe.getsockname()
+            accepted.close()
+            probe.close()
+
+    run(test())
+
+
+def test_a_large_group_at_one_address_connects_with_one_call_for_each_pair() -> None:
+    """As if all members were behind one router: no limit on strangers keeps them out."""
+    size = 30
+
+    async def test() -> None:
+        ports = free_ports(size)
+        founders = [f"m{number:02}@127.0.0.1:{port}" for number, port in enumerate(ports)]
+        joining = (
+            antecede.join("room", me=each.partition("@")[0], listen=each.partition("@")[2], founders=founders)
+            for each in founders
+        )
+        groups = await asyncio.gather(*joining)
+        try:
+            await until(lambda: all(len(each.connected) == size - 1 for each in groups), "all connections")
+            counts: Counter[str] = sum((each.counts for each in groups), Counter())
+            assert not counts["rejected too many"]
+            assert counts["connections"] <= 1.2 * size * (size - 1)
+        finally:
+            await asyncio.gather(*(each.aclose() for each in groups))
+
+    run(test())

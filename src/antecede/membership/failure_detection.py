@@ -45,6 +45,11 @@ class AdaptiveTimeout:
         """Values that may still become the longest, each with its number."""
         self._sum = self._number = 0
 
+    def expect(self, expected: int, first: int | None) -> None:
+        """Values are about to become longer or shorter."""
+        self._expected = expected
+        self._first = _PATIENCE * expected if first is None else first
+
     def add(self, value: int) -> None:
         while self._descending and self._descending[-1][1] <= value:
             self._descending.pop()
@@ -88,6 +93,12 @@ class HeartbeatDetector:
         self._checked: int | None = None
         self.suspected: dict[int, int] = {}
         """Who is suspected, and since when."""
+
+    def expect(self, interval: int, first: int | None) -> None:
+        """Reports come at other intervals from now on."""
+        self._interval, self._first = interval, first
+        for each in self._timeouts.values():
+            each.expect(interval, first)
 
     def watch(self, members: Collection[int], now: int) -> None:
         """The members to watch, from now on."""

@@ -27,15 +27,21 @@ _CALLS_PER_SECOND = 20
 _FRESH_SECONDS = 0.4
 """How long a connection may take to be made before another one is tried as well. If its first packet was
 lost, the operating system sends the next after 1, 3, 7 and 15 seconds."""
+_LATE_SECONDS = 0.1
+"""If a wait takes so much longer than it should, this process is slow, and the network may not be."""
 _MAX_AT_ONCE = 4
 _SIGN_SECONDS = 0.25
 """Signs of life within this time are one."""
 _NEWCOMER_PAUSE = 0.5
 """How long a member waits for a newcomer's call."""
 CALLS_AT_ONCE, _TURN_SECONDS = 16, 0.5
-"""How many others are called at a time, and when the next may be called if one does not answer."""
+"""How many others are called at a time, and when the next may be called if one cannot be reached."""
+_ANSWER_SECONDS = 3.0
+"""The same if it can be reached, and is slow to answer: so are many if a large group begins."""
 _PAUSE_EACH = 0.01
 """For each link, how long the one with the greater name waits to be called."""
+_LONGEST_WAIT = 30.0
+"""In a large group, how long it waits while others call it."""
 GREETING_SECONDS = 10.0
 
 
@@ -74,16 +80,20 @@ async def dial_afresh(where: str, context: ssl.SSLContext | None, seconds: float
     attempts: list[asyncio.Task[Wire]] = []
     try:
         async with asyncio.timeout(seconds):
+            is_late = False
             while True:
-                if len(attempts) == _MAX_AT_ONCE:
+                if len(attempts) == _MAX_AT_ONCE and not is_late:
                     _give_up(attempts.pop(1))
-                attempts.append(asyncio.create_task(dial(where, context)))
+                if not is_late:
+                    attempts.append(asyncio.create_task(dial(where, context)))
+                end = time.monotonic() + _FRESH_SECONDS
                 done, _ = await asyncio.wait(
                     attempts, timeout=_FRESH_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 for each in done:
                     attempts.remove(each)
                     return each.result()
+                is_late = time.monotonic() - end > _LATE_SECONDS
     finally:
         for each in attempts:
             _give_up(each)
@@ -121,6 +131,7 @@ class Calls:
         self._lost: set[int] = set()
         """Links that had a connection, and have none."""
         self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._connected_at = float("-inf")
         self.may_be_called = False
 
     def call_if_wanted(self, link: int) -> None:
@@ -133,6 +144,7 @@ class Calls:
             del self._tasks[link]
 
     def on_connected(self, link: int) -> None:
+        self._connected_at = time.monotonic()
         if self._tasks.get(link) is asyncio.current_task():
             del self._tasks[link]
         if link in self._lost:
@@ -149,15 +161,18 @@ class Calls:
     async def _keep_calling(self, link: int) -> None:
         failures = 0
         if (pause := self._pause_for_other(link)) and self._is_amiss(link):
-            await asyncio.sleep(pause)
+            await self._await_call(link, pause)
         while self._may_call() and (where := self._core.wanted_place(link)) and self._is_amiss(link):
             with contextlib.suppress(OSError, TimeoutError, AntecedeError), contextlib.ExitStack() as turn:
                 await self._turns.acquire()
                 turn.callback(self._turns.release)
-                asyncio.get_running_loop().call_later(_TURN_SECONDS, turn.close)
+                loop = asyncio.get_running_loop()
+                end = loop.call_later(_TURN_SECONDS, turn.close)
                 if link not in self._core.links or not self._is_amiss(link):
                     return  # the other one has called meanwhile
                 wire = await dial_afresh(where, self._security.client, GREETING_SECONDS)
+                end.cancel()
+                loop.call_later(_ANSWER_SECONDS, turn.close)
                 if not self._is_amiss(link):
                     wire.abort()
                     return
@@ -166,6 +181,16 @@ class Calls:
                 return  # there was a connection, so this call is over
             failures += 1
             await self._pauses.wait(link, failures)
+
+    async def _await_call(self, link: int, pause: float) -> None:
+        """Wait for the other's call; in a large group as long as others call or are called, since it has many
+        to call as well."""
+        end = time.monotonic() + _LONGEST_WAIT
+        while True:
+            await asyncio.sleep(pause)
+            now, is_large = time.monotonic(), len(self._core.links) > CALLS_AT_ONCE
+            if not is_large or now > end or now - self._connected_at > pause or not self._is_amiss(link):
+                return
 
     def _pause_for_other(self, link: int) -> float:
         """How long to wait for the other's call, so that not both call at once. A newcomer calls first: it

@@ -17,10 +17,12 @@ from antecede.membership.state import Phase
 
 RETRY = 1_000_000_000
 """How long a member waits before it asks again, in nanoseconds: a second, by which all else is measured."""
-_LONGEST = 120
+_LONGEST = 600
 """Seconds after which a delivery is reported in any case."""
 _CALM_REPORTS, _BUSY_REPORTS = 25, 2_500
 """Packets with reports a second, over the group: if nobody waits, and while the view changes."""
+_FEW_MEMBERS = 16
+"""Above so many, a round in a calm group is made less often: nobody waits, and bytes are bounded below."""
 _DELIVERIES, _SQUARE = 4, 12
 """A report is due after 4 n deliveries, and after n² / 12 in large groups, whose reports are long."""
 _BYTES = 1 << 20
@@ -121,8 +123,10 @@ class ReportSchedule:
 
 def _interval(size: int, reports: int) -> int:
     """How long a round of so many members takes at this rate."""
-    longest = _LONGEST if reports == _CALM_REPORTS else 1
-    return min(size * (size - 1) * RETRY // reports, longest * RETRY)
+    seconds, longest = size * (size - 1) / reports, 1.0
+    if reports == _CALM_REPORTS:
+        seconds, longest = seconds * max(1.0, size / _FEW_MEMBERS), _LONGEST
+    return int(min(seconds, longest) * RETRY)
 
 
 def _state(member: ChangingMember) -> Any:

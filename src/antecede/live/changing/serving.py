@@ -133,9 +133,10 @@ class ServedConnections(abc.ABC):
         self._excuse(time.monotonic())
         for link, update in self._presence.updates(time.monotonic(), self._is_in_group):
             self._links[link].send(cast("Any", update))
-        members = [link for link in self.connected if self._is_in_group(link)]
-        for link, frame in self._digests.due(time.monotonic(), members):
-            self._links[link].send(cast("Any", frame))
+        if self._core.sealing.is_on:
+            members = [link for link in self.connected if self._is_in_group(link)]
+            for link, frame in self._digests.due(time.monotonic(), members):
+                self._links[link].send(cast("Any", frame))
         is_small = len(self._wires) <= _FEW_LINKS or self._suspicions.heartbeat < HEARTBEAT_SECONDS
         rest = 1 if is_small else _TICKS_EACH
         for link, wire in list(self._wires.items()):
@@ -259,7 +260,8 @@ class ServedConnections(abc.ABC):
             else:
                 partner.receive(cast("Any", frame), time.monotonic(), self._clock.now())
             if link in core.links:
-                self._rouse(link)
+                if partner.has_work or self.states.has_work(link):
+                    self._rouse(link)
                 self._heard(link)
             self._stepped()
             if (reason := core.rejected.pop(link, None)) is not None:

@@ -27,7 +27,8 @@ class Log(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        super().log(level, msg, *map(_printable, args), **kwargs)
+        if self.isEnabledFor(level):
+            super().log(level, msg, *map(_printable, args), **kwargs)
 
 
 def _printable(value: object) -> object:

@@ -218,10 +218,15 @@ class PartnerLink:
         self._may_reply_at = now + max(_REPLY_PAUSE_SECONDS, size, work)
         return RepairReply(request.number, bodies)
 
+    @property
+    def _has_certificates(self) -> bool:
+        signatures = self._core.signatures
+        return signatures is not None and len(signatures.certificates) != self._certified
+
     def _new_certificates(self) -> list[Frame]:
         """Those that the partner may not know: they come before what was signed with them."""
         signatures = self._core.signatures
-        if signatures is None or len(signatures.certificates) == self._certified:
+        if not self._has_certificates:
             return []
         new, self._certified = signatures.certificates[self._certified :], len(signatures.certificates)
         return [Certificates(list(filter(None, new)))] if self.shows_certificates else []
@@ -258,7 +263,8 @@ class PartnerLink:
     def has_work(self) -> bool:
         """Whether there may be something to send now, as time goes by."""
         owes_ack = self._core.durably_received[self.peer] > self._ack_sent
-        return bool(self._control) or self.has_unacked or owes_ack or self.full_of is not None
+        is_amiss = self._lacks or self.full_of is not None
+        return bool(self._control) or owes_ack or is_amiss or self.has_unacked or self._has_certificates
 
     # What arrives
 
