@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from live_groups import PATIENCE, run, until
-from rooms import room
+from rooms import Room, room
 
 import antecede
 from antecede.errors import InputError
@@ -92,6 +92,22 @@ def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Pat
                 lambda: [each.kind for each in group.boards["ana"].changes[-2:]] == ["removing", "removed"],
                 f"the removal: {group.boards['ana'].changes}",
             )
+
+    run(test())
+
+
+def test_members_that_all_move_at_once_find_each_other_where_their_settings_say(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            await group.groups["ana"].broadcast("before")
+            await group.agree_on_last("before")
+        moved = Room(tmp_path)  # with the same stores, at other ports
+        try:
+            await asyncio.gather(*map(moved.start, moved.ports))
+            await moved.groups["cy"].broadcast("after")
+            await moved.agree({"after"}, "ana", "bo")
+        finally:
+            await moved.close()
 
     run(test())
 

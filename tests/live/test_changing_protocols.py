@@ -14,6 +14,7 @@ from rooms import room
 import antecede
 from antecede.audit.run import audit_path
 from antecede.errors import InputError
+from antecede.live.changing import attempts
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.events import Founded
 from antecede.live.changing.protocols import LIVE
@@ -165,13 +166,15 @@ def test_a_message_names_its_immediate_causes_with_every_protocol(tmp_path: Path
 
 
 def test_another_protocol_is_refused_with_a_sentence(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(attempts, "_REFUSED_SECONDS", 0.5)
+
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy", protocol="vcube") as group:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await group.start("dana", protocol="pc")
+            reason = "dana cannot join: no contact admits it; ana: it refuses: it uses protocol pc"
+            with pytest.raises(InputError, match=reason):
+                await group.start("dana", protocol="pc")
             assert group.groups["ana"].view.names == ["ana", "bo", "cy"]
             await group.stop("bo")
             with pytest.raises(InputError, match="is the store of another protocol: vcube, not mbcp"):

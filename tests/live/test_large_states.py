@@ -15,6 +15,7 @@ import pytest
 from live_groups import run, until
 from rooms import Board, Room, room
 
+from antecede.errors import InputError
 from antecede.live.changing import attempts, snapshots
 
 MIB = 1 << 20
@@ -50,6 +51,21 @@ async def start(group: Room, name: str, size: int = 64 * MIB, **options: Any) ->
     board.bodies = group.boards[name].bodies if name in group.boards else []
     group.next_board = board
     return await group.start(name, snapshot=board.dump_parts, restore=board.load_parts, **options)
+
+
+def test_a_newcomer_without_a_store_says_that_it_needs_one_for_a_large_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "MAX_IN_MEMORY", MIB)
+
+    async def test() -> None:
+        async with room(tmp_path) as group:
+            await asyncio.gather(*(start(group, name, 16 * MIB) for name in ("ana", "bo", "cy")))
+            reason = "dana cannot join: ana offers a state of .* bytes; 1,048,576 at most. Give dana a store"
+            with pytest.raises(InputError, match=reason):
+                await start(group, "dana", store=None)
+
+    run(test())
 
 
 def received(group: Room, name: str) -> int:

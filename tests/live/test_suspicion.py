@@ -50,7 +50,7 @@ def test_who_is_silent_is_suspected_within_40_seconds_however_large_the_group_is
 
 def test_who_gives_signs_of_life_is_not_suspected_while_the_group_grows() -> None:
     found, clock = suspicions(3)
-    due = {member: 0.0 for member in range(1, 200)}
+    due = dict.fromkeys(range(1, 200), 0.0)
     for step in range(1, 1500):
         clock.seconds = step * 0.2
         size = min(200, 3 + step // 5)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from antecede.errors import AntecedeError, InputError
-from antecede.live.changing.connections import MemberConnections
+from antecede.live.changing.connections import REFUSES, MemberConnections
 from antecede.live.changing.contact import NONCE_BYTES, Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import AttemptBegun, Founded, JoinAsked
+from antecede.live.changing.greeting import NOT_A_MEMBER
 from antecede.live.clock import Clock
 from antecede.live.driver import Driver
 from antecede.live.operations.logs import Log
@@ -25,6 +26,9 @@ _ATTEMPT_SECONDS = 10.0
 _STATE_SECONDS = 30.0
 """The same since the last part of a large state has come."""
 _RETRY_SECONDS = 0.3
+_REFUSED_SECONDS = 60.0
+"""How long all contacts must refuse a newcomer before it gives up. A reason may pass: it takes up to 40 s
+until the former process of a member is seen to be gone."""
 _SHOWN = 5
 """Founders that one line of the log names."""
 
@@ -51,6 +55,8 @@ class Attempts:
         self._refusals: dict[str, str] = {}
         """Of founders, and why each has refused this one."""
         self._awaited: list[str] = []
+        self._refused_since: dict[str, float] = {}
+        """Of contacts that have answered with a refusal, and nothing else since."""
         self.wants_history = False
 
     async def found(self, founders: Sequence[Member]) -> None:
@@ -104,8 +110,9 @@ class Attempts:
                 self._refusals[founder.name] = str(error)
             return None
 
-    async def join(self, contacts: Sequence[Member]) -> None:
-        """Ask one contact after the other; the first welcome counts."""
+    async def join(self, contacts: Sequence[Member], gives_up: bool = True) -> None:
+        """Ask one contact after the other; the first welcome counts. A process that `gives_up` raises an
+        `InputError` if none will ever admit it, as far as it can know."""
         core, reason = self._core, ""
         if not contacts:
             raise InputError(f"contact: {core.name} is no member any more; name whom to ask for admission")
@@ -122,8 +129,28 @@ class Attempts:
             reason = await self._ask(contact)
             if self._is_member():
                 return
+            if gives_up:
+                self._check_hopeless(contacts, contact, reason)
             self._log.warning("not admitted by %s: %s", contact.name, reason, extra={"peer": contact.name})
             await asyncio.sleep(_RETRY_SECONDS)
+
+    def _check_hopeless(self, contacts: Sequence[Member], contact: Member, reason: str) -> None:
+        name, too_large, now = self._core.name, self._state_too_large, time.monotonic()
+        if too_large:
+            raise InputError(f"{name} cannot join: {contact.name} offers {too_large}. Give {name} a store")
+        if reason.startswith(REFUSES) and not reason.endswith(NOT_A_MEMBER):
+            self._refusals[contact.name] = reason
+            self._refused_since.setdefault(contact.name, now)
+        else:
+            self._refused_since.pop(contact.name, None)
+        names = [each.name for each in contacts]
+        if all(now - self._refused_since.get(each, now) > _REFUSED_SECONDS for each in names):
+            reasons = "; ".join(f"{each}: {self._refusals[each]}" for each in names[:_SHOWN])
+            raise InputError(f"{name} cannot join: no contact admits it; {reasons}")
+
+    @property
+    def _state_too_large(self) -> str:
+        return self._connections.states.too_large
 
     def _is_member(self) -> bool:
         return self._core.phase == Phase.MEMBER
@@ -133,7 +160,7 @@ class Attempts:
         seeking = asyncio.create_task(
             self._connections.seek(contact.at or "", contact.name, self._on_contact)
         )
-        answer = asyncio.create_task(self._until(lambda: self._core.phase == Phase.MEMBER))
+        answer = asyncio.create_task(self._until(lambda: self._is_member() or self._state_too_large))
         try:
             await asyncio.wait(
                 {seeking, answer}, timeout=_ATTEMPT_SECONDS, return_when=asyncio.FIRST_COMPLETED

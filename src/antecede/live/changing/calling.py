@@ -12,7 +12,7 @@ import contextlib
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -111,19 +111,21 @@ def _close(attempt: asyncio.Task[Any]) -> None:
 
 
 class Calls:
-    """The calls of one process. `is_amiss` says whether a link has no connection, or one that seems to be
-    broken; `serve` greets on a connection, calls its last argument once both have greeted, and serves it."""
+    """The calls of one process. `places` says by name where the settings look for others; `is_amiss` says
+    whether a link has no connection, or one that seems to be broken; `serve` greets on a connection, calls
+    its last argument once both have greeted, and serves it."""
 
     def __init__(
         self,
         core: ChangingCore,
         security: Security,
+        places: Mapping[str, str],
         may_call: Callable[[], bool],
         is_amiss: Callable[[int], bool],
         serve: Callable[[Wire, int, Callable[[int], None]], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        self._core, self._security, self._may_call = core, security, may_call
+        self._core, self._security, self._places, self._may_call = core, security, places, may_call
         self._is_amiss, self._serve, self._spawn = is_amiss, serve, spawn
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By link, who calls."""
@@ -162,7 +164,7 @@ class Calls:
         failures = 0
         if (pause := self._pause_for_other(link)) and self._is_amiss(link):
             await self._await_call(link, pause)
-        while self._may_call() and (where := self._core.wanted_place(link)) and self._is_amiss(link):
+        while self._may_call() and (where := self._place(link, failures)) and self._is_amiss(link):
             with contextlib.suppress(OSError, TimeoutError, AntecedeError), contextlib.ExitStack() as turn:
                 await self._turns.acquire()
                 turn.callback(self._turns.release)
@@ -181,6 +183,14 @@ class Calls:
                 return  # there was a connection, so this call is over
             failures += 1
             await self._pauses.wait(link, failures)
+
+    def _place(self, link: int, failures: int) -> str:
+        """Where to call next: where the other has said that it listens, and in turns with that, where the
+        settings say. All members may have moved at once."""
+        where = self._core.wanted_place(link)
+        if where and failures % 2:
+            return self._places.get(self._core.partner_name(link), where)
+        return where
 
     async def _await_call(self, link: int, pause: float) -> None:
         """Wait for the other's call; in a large group as long as others call or are called, since it has many

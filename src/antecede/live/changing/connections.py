@@ -42,6 +42,7 @@ from antecede.protocols.base import RemoteError
 _MAX_GREETING, _MAX_ANSWER = 1 << 14, 1 << 20
 """Bytes of a stranger's first frame, and of a known partner's: it may list the members of a group."""
 _EXPECTED_MEMBERS = 256
+REFUSES = "it refuses: "
 _REPEAT_LOG_SECONDS = 60.0
 _MAX_LOGGED = 1_000
 
@@ -64,7 +65,10 @@ class MemberConnections(ServedConnections):
         super().__init__(settings, core, clock, stepped, heard, notify, counts, suspicions)
         self._security = security
         self._greeter = MemberGreeter(core, settings.group)
-        self._calls = Calls(core, security, self._may_call, self._is_amiss, self._call_partner, self._spawn)
+        places = {member.name: member.at for _, member in settings.called() if member.at}
+        self._calls = Calls(
+            core, security, places, self._may_call, self._is_amiss, self._call_partner, self._spawn
+        )
         self._listener: Listener | None = None
         self._web: Listener | None = None
         self.web_address: str | None = None
@@ -298,7 +302,7 @@ class MemberConnections(ServedConnections):
         if isinstance(greeting, Gone) and link in self._core.links:
             self._on_gone(wire, link, greeting)
         if isinstance(greeting, Refusal):
-            raise RemoteError(f"it refuses: {greeting.reason[:500]}")
+            raise RemoteError(f"{REFUSES}{greeting.reason[:500]}")
         if not isinstance(greeting, MemberGreeting | Inquiry):
             raise RemoteError("its first frame is not a greeting")
         return greeting

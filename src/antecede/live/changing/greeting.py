@@ -35,6 +35,9 @@ from antecede.live.versions import describe_unshared, greatest_shared
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
+NOT_A_MEMBER = "is not a member"
+"""Why somebody admits nobody yet; it may soon."""
+
 
 class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Who speaks, to which address, and how far their link is."""
@@ -213,7 +216,7 @@ class MemberGreeter(Greeter):
         if core.members:
             core.sealing.check_honest(core.member.stream_at.get(contact.address))
         if not greeting.you and core.phase != Phase.MEMBER:
-            raise RemoteError(f"{core.name} is not a member")
+            raise RemoteError(f"{core.name} {NOT_A_MEMBER}")
         mine = greeting.you or core.address
         if called is not None:
             if called.contact.address not in core.members:

@@ -218,7 +218,7 @@ class DynamicGroup(Group):
         # The message in flight ends first, so that `ack` and its like find it.
         await self._until(lambda: self._deliveries.holder is None)
         self._attempts.wants_history = False
-        await self._attempts.join(self._contacts())
+        await self._attempts.join(self._contacts(), gives_up=False)
         await self._begin()
         self._deliveries.belong_to(self._core.me)
         self._problems.end("returning")

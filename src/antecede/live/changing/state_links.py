@@ -7,7 +7,14 @@ import time
 
 from antecede.live.changing import snapshots
 from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.transfer import StateFetch, StateFrame, StateOffer, StateRequest, StateSource
+from antecede.live.changing.transfer import (
+    StateFetch,
+    StateFrame,
+    StateOffer,
+    StateRequest,
+    StateSource,
+    StateTooLargeError,
+)
 from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
@@ -27,6 +34,8 @@ class StateLinks:
         """The link that brings this newcomer's state."""
         self.received_at = float("-inf")
         """When a part of it has come, by the monotonic clock."""
+        self.too_large = ""
+        """What was offered, if this newcomer cannot take it."""
 
     def open(self, link: int) -> None:
         self._source.open(self._core.links[link][1])
@@ -62,7 +71,11 @@ class StateLinks:
         if isinstance(frame, StateOffer):
             core.forget_histories()
         self._fetching, self.received_at = link, time.monotonic()
-        return await asyncio.to_thread(self._fetch.receive, mine, core.history_at(mine), frame)
+        try:
+            return await asyncio.to_thread(self._fetch.receive, mine, core.history_at(mine), frame)
+        except StateTooLargeError as error:
+            self.too_large = str(error)
+            raise
 
     def overdue(self) -> list[int]:
         """Newcomers that do not fetch what there is for them."""

@@ -183,6 +183,10 @@ class StateSource:
         return found
 
 
+class StateTooLargeError(RemoteError):
+    """A state is larger than this process takes."""
+
+
 class StateFetch:
     """The state that a newcomer fetches, for its attempt at one address. `receive` writes to files, and may
     take as long as a disk does."""
@@ -215,8 +219,10 @@ class StateFetch:
         return StateRequest(self._offer.digest, self._offer.first, self._offset, position)
 
     def _on_offer(self, address: int, log: HistoryLog, offer: SnapshotTransfer) -> None:
-        if len(offer.digest) not in (0, DIGEST_BYTES) or not 0 <= offer.length <= self._max_bytes:
-            raise RemoteError(f"it offers a state of {offer.length:,} bytes; {self._max_bytes:,} at most")
+        if offer.length > self._max_bytes:
+            raise StateTooLargeError(f"a state of {offer.length:,} bytes; {self._max_bytes:,} at most")
+        if len(offer.digest) not in (0, DIGEST_BYTES) or offer.length < 0:
+            raise RemoteError("it offers a state that cannot be")
         if offer.first < 0 or len(offer.counts) > MAX_COUNTS or (offer.length and not offer.digest):
             raise RemoteError("it offers a state that cannot be")
         if log.exists and log.first != offer.first:
@@ -280,8 +286,10 @@ class StateFetch:
         if not self._is_verified or chunk.after != log.end:
             raise RemoteError(f"it sends messages after position {chunk.after} that nobody has asked for")
         size = offer.length + log.size + sum(map(len, chunk.entries))
-        if not chunk.entries or size > self._max_bytes:
-            raise RemoteError(f"it sends a state of more than {self._max_bytes:,} bytes, or nothing")
+        if not chunk.entries:
+            raise RemoteError("it sends messages, and there are none")
+        if size > self._max_bytes:
+            raise StateTooLargeError(f"a state of more than {self._max_bytes:,} bytes")
         for position, data in enumerate(chunk.entries, chunk.after + 1):
             log.add(position, decode_entry(data), data)
         # Durable before the sponsor hears of it: then it is not in the welcome.
