@@ -54,8 +54,8 @@ def test_a_process_that_is_slow_makes_no_more_calls_for_that_reason() -> None:
     run(test())
 
 
-def test_a_large_group_at_one_address_connects_with_one_call_for_each_pair() -> None:
-    """As if all members were behind one router: no limit on strangers keeps them out."""
+def test_limits_on_strangers_keep_no_member_of_a_large_group_out_that_is_at_one_address() -> None:
+    """As if all members were behind one router."""
     size = 30
 
     async def test() -> None:
@@ -70,7 +70,6 @@ def test_a_large_group_at_one_address_connects_with_one_call_for_each_pair() -> 
             await until(lambda: all(len(each.connected) == size - 1 for each in groups), "all connections")
             counts: Counter[str] = sum((each.counts for each in groups), Counter())
             assert not counts["rejected too many"]
-            assert counts["connections"] <= 1.2 * size * (size - 1)
         finally:
             await asyncio.gather(*(each.aclose() for each in groups))
 
