@@ -145,11 +145,13 @@ def test_the_first_contact_that_answers_admits(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_group_begins_when_most_founders_are_there(tmp_path: Path) -> None:
+def test_a_group_begins_when_most_founders_are_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test() -> None:
         async with room(tmp_path) as group:
             starting = asyncio.create_task(group.start("ana"))
-            await asyncio.sleep(0.5)
+            await until(lambda: "waiting for bo, cy" in caplog.text, "that it waits")
             assert not starting.done()
             await asyncio.gather(starting, group.start("bo"))
             await group.groups["bo"].broadcast("two of three")
@@ -208,7 +210,9 @@ def test_what_a_returning_member_broadcasts_comes_after_what_it_brings_back(tmp_
             cy = await group.start("cy")
             await until(lambda: cy.me.startswith("cy~"), "the return")
             later = asyncio.create_task(cy.broadcast("second"))
-            await asyncio.sleep(1.0)
+            await until(
+                lambda: later.done() or "full" in [each.kind for each in cy.problems()], "that it waits"
+            )
             await group.start("dana")
             await later
             await group.agree_on_last("second")
