@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from antecede.live.clock import Clock
 from antecede.live.settings import Settings
 from antecede.live.suspicion import Suspicions
 
 SECOND = 1_000_000_000
 
 
-class SetClock(Clock):
+class SetClock:
     """Shows what the test sets."""
 
     def __init__(self) -> None:
@@ -19,6 +18,9 @@ class SetClock(Clock):
 
     def now(self) -> int:
         return int(self.seconds * SECOND)
+
+    def start_after(self, last: int) -> None:
+        self.seconds = max(self.seconds, last / SECOND)
 
 
 def suspicions(members: int, **options: str) -> tuple[Suspicions, SetClock]:

@@ -226,7 +226,7 @@ class PartnerLink:
     def _new_certificates(self) -> list[Frame]:
         """Those that the partner may not know: they come before what was signed with them."""
         signatures = self._core.signatures
-        if not self._has_certificates:
+        if signatures is None or not self._has_certificates:
             return []
         new, self._certified = signatures.certificates[self._certified :], len(signatures.certificates)
         return [Certificates(list(filter(None, new)))] if self.shows_certificates else []
