@@ -355,6 +355,22 @@ def test_a_sponsor_answers_one_request_at_a_time_and_none_that_cannot_be(request
     assert source.overdue(61.0, 60.0) == [ADDRESS]
 
 
+def test_a_newcomer_may_ask_before_the_last_message_of_the_state_is_written() -> None:
+    """Found by the simulation: on a fast link the sponsor refused it."""
+    core = ChangingCore(ChangingMbcp, "ana", durable=False)
+    core.step(Founded([Contact("ana"), Contact("bo")], 0))
+    core.member.requests.append(ADDRESS)
+    core.step(TransferBegun(ADDRESS, msgspec.structs.replace(OFFER, first=1), 0))
+    core.history.begin(0, {})
+    source = StateSource(core, core.files)
+    assert isinstance(source.next_frame(ADDRESS, 0.0), StateOffer)
+    source.receive(ADDRESS, StateRequest(OFFER.digest, 1, len(STATE), 1), 0.0)
+    assert source.next_frame(ADDRESS, 0.0) is None
+    assert source.has_work(ADDRESS)
+    with pytest.raises(RemoteError, match="beyond the end"):
+        source.receive(ADDRESS, StateRequest(OFFER.digest, 1, len(STATE), 2), 0.0)
+
+
 def test_a_newcomer_is_given_up_once() -> None:
     ana = sponsor_of_cy()[0]
     source = StateSource(ana.core, ana.disk)

@@ -109,7 +109,8 @@ class StateSource:
             raise RemoteError("it asks for a state that was not offered")
         log = self._core.history
         is_complete = request.offset == transfer.length
-        if not 0 <= request.offset <= transfer.length or request.position > log.written:
+        end = max(log.written, transfer.first)  # what the state ends with may be about to be written
+        if not 0 <= request.offset <= transfer.length or request.position > end:
             raise RemoteError("it asks for what is beyond the end of a state")
         if request.position != -1 and (not is_complete or request.position < transfer.first):
             raise RemoteError("it asks for messages before it has the snapshot")
@@ -141,6 +142,8 @@ class StateSource:
         self, address: int, outgoing: OutgoingState, request: StateRequest
     ) -> HistoryChunk | None:
         log, reader = self._core.history, outgoing.reader
+        if request.position > log.written:
+            return None
         if reader is None or reader.position != request.position:
             reader = outgoing.reader = HistoryReader(log, request.position)
         if (left := reader.bytes_left) <= MAX_TAIL:
