@@ -12,6 +12,7 @@ from phone_rooms import phone_room
 
 from antecede.errors import InputError
 from antecede.live.changing.phone_group import CutOffError
+from antecede.live.changing.super_peer import MAX_AWAY_BYTES
 from antecede.live.settings import Settings
 from antecede.protocols.base import LocalError
 
@@ -75,6 +76,23 @@ def test_a_phone_moves_without_a_gap(tmp_path: Path) -> None:
             assert first == "ana"
             with pytest.raises(LocalError, match="not among the super peers"):
                 await pia.move("dana")
+
+    run(test())
+
+
+def test_what_a_phone_broadcasts_while_what_it_brings_back_is_not_there_is_limited(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia", "ana")
+            core: Any = room.groups["ana"]._core
+            (address,) = core.phones
+            before = pia.me
+            # As if ana waited for others, who have to say whether it is lost.
+            core.hub.site.delayed[address] = [bytes(MAX_AWAY_BYTES + 1)]
+            await until(lambda: pia.me != before and pia.state == "open", "its return")
+            assert not core.hub.site.delayed
+            await pia.broadcast("again")
+            await room.agree_on_last("again")
 
     run(test())
 

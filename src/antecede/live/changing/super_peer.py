@@ -38,7 +38,8 @@ _OF_SITES = (*SitePacket.__args__, UplinkPacket, InternalAck, NumberAssignment)
 TELL_STABLE = 1_000_000_000
 """How often phones are told what is stable, in nanoseconds, at most."""
 MAX_AWAY_BYTES = 1 << 22
-"""How much is kept for a phone that is away before it is expelled; it returns with a snapshot."""
+"""How much is kept for a phone that is away, or of one that has returned and broadcasts before what it brings
+back is there, before it is expelled; it returns with a snapshot."""
 
 
 class SuperPeerCore(ChangingCore):
@@ -76,11 +77,13 @@ class SuperPeerCore(ChangingCore):
         return contact is not None and contact.is_phone
 
     def overdue_phones(self) -> list[int]:
-        """The addresses of phones for which too much is kept."""
+        """The addresses of phones for which, or of which, too much is kept."""
         found = []
         for address in self.phones:
             link = self.find_link(self.address, address)
-            if link is not None and sum(map(len, self.outboxes[link].packets.values())) > MAX_AWAY_BYTES:
+            waiting = [*self.outboxes[link].packets.values()] if link is not None else []
+            waiting += self.hub.site.delayed.get(address, [])
+            if sum(map(len, waiting)) > MAX_AWAY_BYTES:
                 found.append(address)
         return found
 
