@@ -65,7 +65,8 @@ class MemberConnections(ServedConnections):
         super().__init__(settings, core, clock, stepped, heard, notify, counts, suspicions)
         self._security = security
         self._greeter = MemberGreeter(core, settings.group)
-        places = {member.name: member.at for _, member in settings.called() if member.at}
+        others = (member for _, member in settings.called() if member.name != settings.me)
+        places = {member.name: member.at for member in others if member.at}
         self._calls = Calls(
             core, security, places, self._may_call, self._is_amiss, self._call_partner, self._spawn
         )
