@@ -19,6 +19,7 @@ OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
     "benchmarks/README.md": "benchmarks.md",
     "clients/typescript/README.md": "clients/typescript.md",
     "examples/dispatch/README.md": "examples/dispatch.md",
@@ -149,5 +150,6 @@ def stage(folder: Path) -> Stage:
     for file in sorted((ROOT / "examples").rglob("*.py")):
         pages._add_linked(file)
     pages.write("examples/index.md", list_of_examples())
-    shutil.copyfile(Path(__file__).parent / "site.css", folder / "site.css")
+    for name in ("site.css", "site.js"):
+        shutil.copyfile(Path(__file__).parent / name, folder / name)
     return pages

@@ -122,6 +122,10 @@ _USAGE_ERROR: type[typer.BadParameter] = next(
 )
 
 
+_EXTRAS = {"numba": "sim", "numpy": "sim", "pandas": "spark", "pyarrow": "sim", "pyspark": "spark"}
+"""Packages that many modules import, and the extra that brings each."""
+
+
 @contextmanager
 def _safe_path() -> Iterator[None]:
     """Keep every Python that this one starts, Spark's workers too, from importing from the current folder."""
@@ -153,6 +157,8 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (extra := _EXTRAS.get(error.name or "")):
+            _fail(f"{error.name} is not installed; it comes with: pip install 'antecede[{extra}]'")
         if os.environ.get("ANTECEDE_DEBUG"):
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -19,10 +19,10 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -97,9 +97,14 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
                 f"Spark's Java process ended {how} before its work was done; run the command again, "
                 f"where there is more memory if that was the reason{_Jvm.keep_log()}"
             ) from error
-        if not isinstance(error, PySparkException | Py4JError):
+        if not isinstance(error, PySparkException) and not _is_of_py4j(error, "Py4JError"):
             raise
         raise SparkError(f"Spark failed: {spark_error_message(error)}{_Jvm.keep_log()}") from error
+
+
+def _is_of_py4j(error: Exception, name: str) -> bool:
+    """Whether an error is one of py4j's, which Spark's thin client lacks."""
+    return any(kind.__module__ == "py4j.protocol" and kind.__name__ == name for kind in type(error).__mro__)
 
 
 class _Jvm:
@@ -111,6 +116,11 @@ class _Jvm:
 
     @classmethod
     def start(cls, master: str | None, python_path: Sequence[Path]) -> SparkSession:
+        if find_spec("py4j") is None:
+            raise InputError(
+                "the installed PySpark is the thin client, which has no Spark of its own; name a server with "
+                "SPARK_REMOTE or --master sc://host:15002, or run pip install 'antecede[spark]'"
+            )
         from pyspark import SparkConf, SparkContext
 
         folder = cls._temporary_folder()
@@ -154,7 +164,7 @@ class _Jvm:
         """
         if cls.process is None:
             return None
-        if not isinstance(error, PySparkException | Py4JJavaError):
+        if not isinstance(error, PySparkException) and not _is_of_py4j(error, "Py4JJavaError"):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 cls.process.wait(_END_SECONDS)
         code = cls.process.poll()
@@ -248,7 +258,8 @@ def _refuse_unreachable(address: str | None) -> None:
 
 def spark_error_message(error: Exception) -> str:
     """The message of a Spark exception, without its stack traces."""
-    message = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    java: Any = getattr(error, "java_exception", None)
+    message = str(java.getMessage()) if _is_of_py4j(error, "Py4JJavaError") else str(error)
     lines = [line.strip() for line in message.splitlines() if line.strip()] or [type(error).__name__]
     python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception"))]
     line = python[-1] if "PythonException" in type(error).__name__ and python else lines[0]

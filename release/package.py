@@ -1,0 +1,181 @@
+"""Builds the wheel and the sdist into dist/, and installs them as users do: `./dev package`.
+
+Each extra is installed by pip into an environment of its own, and tried in an empty folder with no Java on
+the path, where the repository is not visible. `--build` only builds and looks inside; `--extra sim` tries
+one extra; `--light` measures `uvx --from WHEEL[sim] antecede audit log.jsonl` with an empty cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+_EVENT = '{{"run":"r","group":"g","process":"{}","index":{},"kind":"{}","origin":"{}","seq":1,"time":{}}}\n'
+LOG = "".join(
+    _EVENT.format(*event)
+    for event in (
+        ("ana", 1, "send", "ana", 0),
+        ("bo", 1, "deliver", "ana", 1),
+        ("bo", 2, "send", "bo", 2),
+        ("cleo", 1, "deliver", "bo", 3),
+        ("cleo", 2, "deliver", "ana", 4),
+        ("ana", 2, "deliver", "bo", 5),
+    )
+)
+"""cleo delivers bo's answer before ana's question."""
+_AUDIT = ["antecede", "audit", "log.jsonl"]
+TRIALS: dict[str, list[tuple[list[str], int, str]]] = {
+    "": [
+        (["antecede", "protocols"], 0, "mbcp"),
+        (["antecede", "check", "mbcp"], 2, "pip install 'antecede[sim]'"),
+        (["antecede", "load", "2", "--messages", "100"], 0, "memory"),
+        (["antecede", "simulate", "--peers", "5"], 0, "deliveries"),
+        (_AUDIT, 2, "pip install 'antecede[sim]'"),
+    ],
+    "sim": [
+        (_AUDIT, 1, "cleo delivered bo:1 before its cause ana:1"),
+        (["antecede", "simulate", "--out", "trace"], 0, "Trace: trace"),
+        (["antecede", "audit", "trace"], 0, "clean"),
+        (["antecede", "check", "mbcp"], 0, "holds"),
+        (["antecede", "cluster", "3", "--messages", "30"], 0, ""),
+    ],
+    "live": [
+        (["antecede", "keys", "keys", "ana", "bo"], 0, "ana"),
+        (["antecede", "load", "2", "--messages", "100", "--security", "tls"], 0, "memory"),
+    ],
+    "spark": [([*_AUDIT, "--engine", "spark"], 1, "cleo delivered bo:1 before its cause ana:1")],
+    "delta": [(["python", "-c", "import deltalake, antecede.trace"], 0, "")],
+    "otel": [(["python", "-c", "import opentelemetry.trace, antecede"], 0, "")],
+    "iceberg": [(["python", "-c", "import pyiceberg.table, antecede.trace"], 0, "")],
+}
+"""For each extra: commands, their exit codes, and a part of what they print."""
+
+
+def build() -> Path:
+    """The wheel, after a look at what is in both archives."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(DIST)], cwd=ROOT, check=True)
+    (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    with tarfile.open(sdist) as packed:
+        sources = {name.partition("/")[2] for name in packed.getnames()}
+    for file in (ROOT / "src" / "antecede").rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            name = file.relative_to(ROOT / "src").as_posix()
+            if name not in names or f"src/{name}" not in sources:
+                sys.exit(f"{name} is not in both archives")
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes; {sdist.name}: {sdist.stat().st_size:,} bytes")
+    return wheel
+
+
+def clean_environment(binaries: Path) -> dict[str, str]:
+    """Without Java, and without anything of this repository."""
+    kept = {
+        name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "LANG", "HOME"))
+    }
+    tools = binaries.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    for name in ("sh", "bash", "env", "uname", "dirname", "ps", "cat", "ip"):
+        if (found := shutil.which(name)) and not (tools / name).exists():
+            (tools / name).symlink_to(found)
+    return kept | {
+        "PATH": f"{binaries}{os.pathsep}{tools}",
+        "NUMBA_CACHE_DIR": str(binaries.parent / "numba"),
+    }
+
+
+def size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def trial(requirement: str, extra: str, python: str) -> bool:
+    """Install, run, report. Whether everything went as it should."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv, empty = Path(folder) / "venv", Path(folder) / "empty"
+        empty.mkdir()
+        (empty / "log.jsonl").write_text(LOG)
+        begun = time.monotonic()
+        subprocess.run([python, "-m", "venv", str(venv)], check=True)
+        pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", requirement]
+        if subprocess.run(pip, cwd=empty).returncode:
+            print(f"{extra or 'no extra'}: pip cannot install it")
+            return False
+        seconds = time.monotonic() - begun
+        print(f"{extra or 'no extra'}: installed in {seconds:.0f} s, {size(venv) / 1e6:,.0f} MB")
+        environment = clean_environment(venv / "bin")
+        for command, code, expected in TRIALS[extra]:
+            begun = time.monotonic()
+            binary = str(venv / "bin" / command[0])
+            done = subprocess.run(
+                [binary, *command[1:]], cwd=empty, env=environment, capture_output=True, text=True
+            )
+            output = " ".join((done.stdout + done.stderr).split())
+            if done.returncode != code or expected not in output:
+                print(f"  {' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+                return False
+            print(f"  {' '.join(command)}: {time.monotonic() - begun:.1f} s")
+    return True
+
+
+def light(wheel: Path) -> bool:
+    """The time to a verdict for someone who has nothing but uv, and what is downloaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv, empty = Path(folder) / "venv", Path(folder) / "empty"
+        empty.mkdir()
+        (empty / "log.jsonl").write_text(LOG)
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        python = str(venv / "bin" / "python")
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "uv"], check=True)
+        downloads = Path(folder) / "downloads"
+        requirement = f"{wheel}[sim]"
+        subprocess.run(
+            [python, "-m", "pip", "download", "--quiet", "-d", str(downloads), requirement], check=True
+        )
+        command = [str(venv / "bin" / "uv"), "tool", "run", "--from", requirement, *_AUDIT]
+        environment = os.environ | {"UV_CACHE_DIR": f"{folder}/cache", "NUMBA_CACHE_DIR": f"{folder}/numba"}
+        for cache in ("empty", "filled"):
+            begun = time.monotonic()
+            done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True)
+            seconds = time.monotonic() - begun
+            if done.returncode != 1:
+                print(done.stdout + done.stderr)
+                return False
+            print(f"uvx, {cache} cache: a verdict after {seconds:.1f} s")
+        print(f"downloads: {size(downloads) / 1e6:.0f} MB in {len(list(downloads.iterdir()))} wheels")
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--light", action="store_true")
+    parser.add_argument("--extra", choices=sorted(TRIALS), action="append")
+    parser.add_argument("--python", default=sys.executable)
+    options = parser.parse_args()
+    wheel = build()
+    if options.build:
+        return
+    if options.light:
+        sys.exit(not light(wheel))
+    extras = options.extra if options.extra is not None else list(TRIALS)
+    good = [trial(f"{wheel}[{extra}]" if extra else str(wheel), extra, options.python) for extra in extras]
+    if options.extra is None:
+        (sdist,) = DIST.glob("*.tar.gz")
+        print("from the sdist:")
+        good.append(trial(str(sdist), "", options.python))
+    sys.exit(not all(good))
+
+
+if __name__ == "__main__":
+    main()
