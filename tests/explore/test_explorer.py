@@ -6,7 +6,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -250,23 +250,34 @@ def test_it_fits_a_narrow_screen_in_light_and_dark(browser: Chrome, explored: Ex
 
 def test_only_the_address_with_the_token_is_answered(explored: Explored) -> None:
     parts = urlsplit(explored.address)
-    wrong = [
-        ("/", {}),
-        ("/wrong-token/", {}),
-        (parts.path + "data/../../trace.parquet", {}),
-        (parts.path + "data/secret.txt", {}),
-        (parts.path, {"Host": "evil.example"}),
-    ]
-    for path, headers in [*wrong, (parts.path, {}), (parts.path + "data/index.json", {})]:
+
+    def ask(path: str, headers: dict[str, str]) -> HTTPResponse:
         connection = HTTPConnection(parts.hostname or "", parts.port, timeout=10)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
-        assert answer.status == (404 if (path, headers) in wrong else 200), path
         rules = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in rules
         assert "frame-ancestors 'none'" in rules
         assert "unsafe" not in rules
         connection.close()
+        return answer
+
+    opened = ask(f"{parts.path}?{parts.query}", {})
+    assert opened.status == 200
+    cookie = {"Cookie": str(opened.headers["Set-Cookie"]).partition(";")[0]}
+    for path, headers in [
+        ("/", cookie),
+        ("/wrong/", cookie),
+        (parts.path, {}),
+        (f"{parts.path}?token=wrong", {}),
+        (parts.path + "data/index.json", {}),
+        (parts.path + "data/../../trace.parquet", cookie),
+        (parts.path + "data/secret.txt", cookie),
+        (f"{parts.path}?{parts.query}", {"Host": "evil.example"}),
+    ]:
+        assert ask(path, headers).status == 404, path
+    for path in (parts.path, parts.path + "data/index.json"):
+        assert ask(path, cookie).status == 200, path
 
 
 def test_commands_write_it_and_link_to_it(tmp_path: Path) -> None:

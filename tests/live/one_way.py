@@ -64,6 +64,7 @@ class OneWay:
     def close(self) -> None:
         for server in self._servers:
             server.close()
+        self._flows.set()
         for writer in self._pipes:
             writer.transport.abort()
 

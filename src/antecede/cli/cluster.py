@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from antecede.cli import show
+from antecede.cli.console import ConsoleFlag, serving, stores_below
 from antecede.cli.options import Json, folder
 from antecede.engine_choice import check_engine
 from antecede.errors import InputError, require
@@ -128,6 +130,7 @@ def cluster(
     trace: Annotated[
         Path | None, typer.Option(parser=folder, metavar="FOLDER", help="Keep the trace in this folder.")
     ] = None,
+    console: ConsoleFlag = False,
     engine: Annotated[str, typer.Option(help="Where to audit the trace: auto, local or spark.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -144,9 +147,13 @@ def cluster(
     if trace is not None and trace.exists() and any(trace.iterdir()):
         raise InputError(f"{trace} is not empty; give a new folder for the trace")
     if options.churn is not None:
-        _churn(options.churn_plan(options.churn), trace, engine, as_json)
+        _churn(options.churn_plan(options.churn), trace, console, engine, as_json)
     plan = options.plan()
-    with temporary_folder("cluster") as work, show.progress() as update:
+    with (
+        temporary_folder("cluster") as work,
+        _console(console, work / "members", "*-store"),
+        show.progress() as update,
+    ):
 
         def progress(done: int, due: int, kills: int) -> None:
             update(f"deliveries: {kills} killed", done, due)
@@ -165,14 +172,21 @@ def cluster(
     raise typer.Exit(0 if ok else 1)
 
 
-def _churn(plan: ChurnPlan, trace: Path | None, engine: str, as_json: bool) -> NoReturn:
+def _console(is_wanted: bool, folder: Path, stores: str) -> AbstractContextManager[None]:
+    """A page that shows all members of a trial; those that have gone are not mentioned."""
+    if not is_wanted:
+        return nullcontext()
+    return serving(lambda: stores_below(folder, stores), hides_silent=True)
+
+
+def _churn(plan: ChurnPlan, trace: Path | None, console: bool, engine: str, as_json: bool) -> NoReturn:
     """A group that changes, judged by what its applications have, and by its trace."""
     from antecede.audit.run import audit_path
     from antecede.live.trial import churn as trial
 
     work = Path(tempfile.mkdtemp(prefix=f"antecede-churn-{plan.seed}-"))
     target = trace or work / "trace"
-    with show.progress() as update:
+    with _console(console, work, "*/store"), show.progress() as update:
         outcome = asyncio.run(trial.run(plan, work, target, update))
         audited = None if outcome.faults else audit_path(str(target), engine, 10, None, update)
     ok = audited is not None and audited.verdict.clean

@@ -23,6 +23,7 @@ from antecede.cli.audit import audit
 from antecede.cli.chat import chat
 from antecede.cli.check import check
 from antecede.cli.cluster import cluster
+from antecede.cli.console import console
 from antecede.cli.demo import demo
 from antecede.cli.doctor import doctor
 from antecede.cli.explain import explain
@@ -53,6 +54,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "node": node,
         "chat": chat,
         "members": members,
+        "console": console,
         "keys": keys,
         "store": store,
         "cluster": cluster,

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from antecede.cli import show
+from antecede.cli.console import ConsoleFlag, serving
 from antecede.cli.live_options import MemberOptions
 from antecede.terminal import printable, printable_json
 
@@ -33,6 +34,7 @@ def node(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print messages and the log as JSON lines.")
     ] = False,
+    console: ConsoleFlag = False,
     log: Annotated[bool, typer.Option("--log/--no-log", help="Log link events to standard error.")] = True,
 ) -> None:
     """Run a member of a live group and print what is delivered, its own messages included, until Ctrl-C.
@@ -41,7 +43,7 @@ def node(
     """
     settings = member.settings(metrics=metrics)
     with logged(LogFormatter(settings.group, settings.me, as_json)) if log else nullcontext():
-        asyncio.run(_run(settings, broadcast_input, as_json))
+        asyncio.run(_run(settings, broadcast_input, as_json, console))
 
 
 @contextmanager
@@ -84,7 +86,7 @@ class LogFormatter(logging.Formatter):
         return printable_json(msgspec.json.encode(document).decode())
 
 
-async def _run(settings: Settings, broadcast_input: bool, as_json: bool) -> None:
+async def _run(settings: Settings, broadcast_input: bool, as_json: bool, console: bool) -> None:
     """Take part until SIGINT or SIGTERM."""
     from antecede.live.joining import Joining
 
@@ -94,15 +96,27 @@ async def _run(settings: Settings, broadcast_input: bool, as_json: bool) -> None
         loop.add_signal_handler(number, stopped.set)
     async with Joining(settings) as group:
         _print_introduction(group)
-        tasks = [asyncio.create_task(_print_messages(group, as_json)), asyncio.create_task(stopped.wait())]
-        if broadcast_input:
-            tasks.append(asyncio.create_task(_broadcast_lines(group)))
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            task.result()
+        with _console_of(group) if console else nullcontext():
+            await _take_part(group, stopped, broadcast_input, as_json)
+
+
+def _console_of(group: Group) -> AbstractContextManager[None]:
+    from antecede.console.sources import GroupSource
+
+    source = GroupSource(group)
+    return serving(lambda: [source])
+
+
+async def _take_part(group: Group, stopped: asyncio.Event, broadcast_input: bool, as_json: bool) -> None:
+    tasks = [asyncio.create_task(_print_messages(group, as_json)), asyncio.create_task(stopped.wait())]
+    if broadcast_input:
+        tasks.append(asyncio.create_task(_broadcast_lines(group)))
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _print_introduction(group: Group) -> None:

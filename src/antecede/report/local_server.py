@@ -1,16 +1,25 @@
-"""Serves a page to this machine alone, behind a token in its address."""
+"""Serves a page to this machine alone, behind a token.
+
+The address that is printed has the token. Whoever opens it gets a cookie, which is what counts from then on,
+and the page takes the token out of the address. A cookie is for all ports of a host, so this one is for a
+random path: another server on this machine is not sent it.
+"""
 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from antecede.errors import InputError
 from antecede.report.web_page import WebPage
+
+_COOKIE = "antecede"
+_MAX_CONNECTIONS = 48
 
 
 class PageRequest(BaseHTTPRequestHandler):
@@ -22,6 +31,7 @@ class PageRequest(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
     server: LocalServer
+    _new_cookie = ""
 
     def do_GET(self) -> None:
         name = self._name()
@@ -46,6 +56,8 @@ class PageRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def end_headers(self) -> None:
+        if self._new_cookie:
+            self.send_header("Set-Cookie", self._new_cookie)
         self.send_header("Content-Security-Policy", f"{self.server.page.policy()}; frame-ancestors 'none'")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
@@ -55,26 +67,41 @@ class PageRequest(BaseHTTPRequestHandler):
 
     def _name(self) -> str | None:
         """What is asked for, "" for the page; None if there is no right to it."""
+        self._new_cookie = ""
         # Another name for this address in a browser (DNS rebinding) would make the page's origin another's.
         port = self.connection.getsockname()[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             return None
-        token, _, name = urlsplit(self.path).path.removeprefix("/").partition("/")
-        return name if secrets.compare_digest(token.encode(), self.server.token.encode()) else None
+        server, parts = self.server, urlsplit(self.path)
+        place, _, name = parts.path.removeprefix("/").partition("/")
+        if place != server.place:
+            return None
+        if not name and _is_same(parse_qs(parts.query).get("token", [""])[0], server.token):
+            self._new_cookie = f"{_COOKIE}={server.token}; Path=/{place}/; HttpOnly; SameSite=Strict"
+            return name
+        cookies = (each.strip().partition("=") for each in self.headers.get("Cookie", "").split(";"))
+        shown = [value for key, _, value in cookies if key == _COOKIE]
+        return name if any(_is_same(value, server.token) for value in shown) else None
 
     def log_message(self, *_: Any) -> None:
         """The address has the token in it, and nobody reads such a log."""
 
 
+def _is_same(shown: str, token: str) -> bool:
+    return secrets.compare_digest(shown.encode(), token.encode())
+
+
 class LocalServer(ThreadingHTTPServer):
     """Listens on loopback; the caller serves and closes it. `answer` is called with requests for anything but
-    the page itself, and returns whether there is such a thing."""
+    the page itself, and returns whether there is such a thing. Of too many connections, new ones are closed.
+    """
 
     daemon_threads = True
 
     def __init__(self, page: WebPage, answer: Callable[[PageRequest, str], bool], port: int = 0) -> None:
         self.page, self.answer = page, answer
-        self.token = secrets.token_urlsafe(16)
+        self.token, self.place = secrets.token_urlsafe(24), secrets.token_hex(4)
+        self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         try:
             super().__init__(("127.0.0.1", port), PageRequest)
         except OSError as error:
@@ -84,7 +111,19 @@ class LocalServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"
+        return f"http://127.0.0.1:{self.server_address[1]}/{self.place}/?token={self.token}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, *_: Any) -> None:
         """A browser may close a connection at any time."""

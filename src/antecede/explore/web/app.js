@@ -1,7 +1,7 @@
 // The page: search, keys, the mouse, the selected message, and violations one key away. Every name goes into the page
 // as text, never as HTML.
 
-import { byId, element, plural } from "../../report/web/elements.js";
+import { byId, element, forgetToken, plural } from "../../report/web/elements.js";
 import { causalFuture, causalPast, timesOf } from "./causal.js";
 import { Data, NONE } from "./data.js";
 import { View, parseTime, showTime } from "./view.js";
@@ -466,6 +466,7 @@ class App {
   }
 }
 
+forgetToken();
 const embedded = document.getElementById("data");
 /** For scripts: the page's parts, once the first picture is there. */
 Object.defineProperty(window, "explorer", {
