@@ -291,3 +291,10 @@ class CopiesCountAsGiven(ChangingMultigroup):
         if self.is_member and self.undelivered:
             return self.undelivered.pop(0)
         return super().deliver(now)
+
+
+class WaitsAtEveryAddress(ChangingMultigroup):
+    """A process that joins keeps all addresses at which it has asked until it is admitted."""
+
+    def _has_asked_again(self) -> bool:
+        return False

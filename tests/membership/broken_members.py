@@ -31,7 +31,7 @@ from antecede.membership.packets import (
 from antecede.membership.progress import KnownProgress, StreamProgress
 from antecede.membership.removal import FetchRequests, Removals
 from antecede.membership.state import Phase, RetainedMessage
-from antecede.membership.view_flooding import UnnumberedPacket, ViewFlooding
+from antecede.membership.view_flooding import LinkRequest, UnnumberedPacket, ViewFlooding
 from antecede.protocols.base import Effects, Packet
 
 # Progress
@@ -579,6 +579,33 @@ class NoLastCopy(ChangingMbcp):
         super()._on_departure(msgspec.structs.replace(departure, sent_to=frozenset()), message)
 
 
+class StaysBeyondAnEnd(ChangingVcubeAgg):
+    """Whoever has delivered more of a removed stream than there is, as others say, waits to be refused."""
+
+    def _has_more(self, ends: Counts) -> bool:
+        return False
+
+
+class _ReportsOnce(ViewFlooding):
+    def send_directly(self, payload: bytes, peer: Stream) -> list[tuple[Stream, Packet]]:
+        return []
+
+
+class ReportsOnce(ChangingPc):
+    """A report on removed streams that is in no stream is not sent to members that are new."""
+
+    ordering = _ReportsOnce
+
+    order: _ReportsOnce
+
+
+class SuppliesWhoeverAsks(ChangingPc):
+    """A member that has left opens a link for one that was never admitted."""
+
+    def _answer_stranger(self, link: int, request: LinkRequest) -> None:
+        self._supply_link(link, request)
+
+
 BROKEN = (
     CountsAtOnce,
     StableWithoutTheRemoved,
@@ -608,7 +635,6 @@ BROKEN = (
     KeepsBeyondGaps,
     CutFixedTooEarly,
     EndsTooEarly,
-    IgnoresItsOwnDeliveries,
     CutsNotClosed,
     NoQuorum,
     QuorumOfNewcomers,
@@ -628,6 +654,9 @@ BROKEN = (
     NamesOneAdmission,
     NeverGreets,
     NoLastCopy,
+    StaysBeyondAnEnd,
+    ReportsOnce,
+    SuppliesWhoeverAsks,
 )
 
 
@@ -644,5 +673,5 @@ class ReportsOvertake(ChangingWorld):
                 queue.appendleft(queue.pop())
 
 
-COVERED = (SuppliesWhatItOnlyHolds, ForgetsForgottenStreams, ReportsOvertake)
+COVERED = (SuppliesWhatItOnlyHolds, ForgetsForgottenStreams, ReportsOvertake, IgnoresItsOwnDeliveries)
 """Members that leave out a rule and hold all the same; docs/membership.md says why."""

@@ -8,7 +8,7 @@ import msgspec
 
 from antecede.causality import MessageId
 from antecede.membership.freescale import ChangingFreescale
-from antecede.membership.gateways import ChangingHcg
+from antecede.membership.gateways import ChangingHcg, GatewayOrder
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Counts, Departure, ProgressReport, Stream, in_order
 from antecede.membership.site import ComingPhone, LiveSlot
@@ -152,6 +152,19 @@ class ReleasesToStrangers(ChangingFreescale):
 
     def _has_delivered(self, counts: Counts, done: Collection[Stream] = ()) -> bool:
         return super()._has_delivered({each: count for each, count in counts.items() if count}, done)
+
+
+class _SettledOrder(GatewayOrder):
+    def dependencies(self, packet: Packet) -> list[MessageId]:
+        return [each for each in super().dependencies(packet) if each.origin not in self.forgotten]
+
+
+class TakesTheForgottenForSettled(ChangingHcg):
+    """A message that names a forgotten stream, beyond its end, may be delivered some day."""
+
+    ordering = _SettledOrder
+
+    order: _SettledOrder  # type: ignore[assignment]
 
 
 class ForgetsTheExpelled(ChangingFreescale):

@@ -75,6 +75,8 @@ class Found(msgspec.Struct, omit_defaults=True):
     seed: int = SEED
     by_hand: bool = False
     """Whether its schedule was written by hand, and shrunk."""
+    is_mutated: bool = False
+    """Whether `mutate_found.py` found its schedule."""
     more_changes: bool = False
     """Whether it was found in schedules with more changes than `verify` draws."""
     founders: int = 0
@@ -166,6 +168,8 @@ def _how(found: Found) -> str:
         return f"`check`, {found.states:,} states"
     if found.by_hand:
         return "a schedule written by hand, shrunk"
+    if found.is_mutated:
+        return "a mutation of a known schedule"
     seed = f" of seed {found.seed}" if found.seed != SEED else ""
     return f"{found.runs:,} runs{seed}" + (", the last with more changes" if found.more_changes else "")
 
@@ -196,7 +200,9 @@ def write(entries: dict[str, Found]) -> None:
 if __name__ == "__main__":
     results = read()
     for chosen in sys.argv[1:] or [
-        name for name in VARIANTS if name not in results or not results[name].by_hand
+        name
+        for name in VARIANTS
+        if name not in results or not (results[name].by_hand or results[name].is_mutated)
     ]:
         results[chosen] = find(chosen)
         sys.stdout.write(f"{chosen}: {len(results[chosen].schedule)} steps, {results[chosen].violation}\n")

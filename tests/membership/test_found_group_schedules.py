@@ -224,6 +224,25 @@ GIVEN_BACK_TOO_LATE: list[ScheduleEvent] = [
 """p0 and p4 are one process, which returns as p6 and brings back p0:2. p7:2 follows the copy: p4 was given it
 while p6 still had the copy to give."""
 
+ADMITTED_BY_ONE_THAT_CRASHED: list[ScheduleEvent] = [
+    ("join", 10, 5),
+    ("join", 9, 6),
+    ("transmit", 9, 6),
+    ("broadcast", 5, -1),
+    ("transmit", 6, 0),
+    ("broadcast", 6, -1),
+    ("broadcast", 1, -1),
+    ("report", 3, -1),
+    ("broadcast", 2, -1),
+    ("freeze", 1, -1),
+    ("transmit", 2, 3),
+    ("deliver", 3, -1),
+    ("report", 4, -1),
+    ("crash", 2, 0),
+]
+"""p6 admits p9, broadcasts p6:2 and crashes. p9 is not welcomed, and asks p0, too. p0 waits until it is known
+where p6's stream ends: for a report of the member at p9's first address."""
+
 
 def violations(
     kind: type[ChangingMultigroup], founders: int, size: int, schedule: list[ScheduleEvent]
@@ -245,6 +264,7 @@ def violations(
         ("TakesAnySnapshot", 8, 11, REFUSES_A_SNAPSHOT),
         ("RefusesQuietly", 8, 11, REFUSES_A_SNAPSHOT),
         ("CopiesCountAsGiven", 5, 6, GIVEN_BACK_TOO_LATE),
+        ("WaitsAtEveryAddress", 8, 11, ADMITTED_BY_ONE_THAT_CRASHED),
     ],
 )
 def test_what_went_wrong_once_does_not_again_but_without_its_rule(

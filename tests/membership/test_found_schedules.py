@@ -331,6 +331,62 @@ REPORTS_AHEAD_OF_ITS_FIRST_MESSAGE: list[ScheduleEvent] = [
 """p6 is admitted by p2, which is removed, and reports on p2 to everyone. Its first message, which names its
 admission, goes down a tree, in which p1 refuses it. So p0 and p3 had the report alone, and held it."""
 
+HEARS_WHERE_ITS_SPONSOR_ENDED: list[ScheduleEvent] = [
+    ("remove", 3, 2),
+    ("transmit", 3, 1),
+    ("transmit", 1, 0),
+    ("deliver", 1, -1),
+    ("transmit", 1, 0),
+    ("transmit", 3, 0),
+    ("join", 4, 2),
+    ("broadcast", 2, -1),
+    ("remove", 1, 3),
+    ("deliver", 0, -1),
+    ("leave", 0, -1),
+]
+"""p2 is removed and does not know it, broadcasts p2:1 and admits p4. p0 has decided that p2's stream ends
+before, and leaves; p1 removes p3 and never has a quorum. So nobody told p4 that it is no member. It took p2's
+stream for ended where p0 says, and p2:1 for lost: p2 returned with that, and p4 was given it twice."""
+
+KNOWS_OF_A_QUORUM_ALONE: list[ScheduleEvent] = [
+    ("leave", 2, -1),
+    ("join", 4, 3),
+    ("join", 6, 1),
+    ("transmit", 4, 3),
+    ("ask", 6, 0),
+    ("leave", 3, -1),
+    ("transmit", 3, 4),
+    ("remove", 4, 1),
+]
+"""p4 reports on p1, which it removes, when it does not know p7 yet. p7 alone knows that p4's admission and
+its own were stable before; so it alone has a quorum. It lacked p4's report, which is in no stream."""
+
+ASKS_ONE_THAT_LEFT_FOR_A_LINK: list[ScheduleEvent] = [
+    ("remove", 3, 2),
+    ("transmit", 3, 1),
+    ("deliver", 1, -1),
+    ("transmit", 1, 0),
+    ("transmit", 3, 0),
+    ("join", 4, 2),
+    ("transmit", 4, 2),
+    ("broadcast", 0, -1),
+    ("transmit", 0, 3),
+    ("transmit", 0, 1),
+    ("transmit", 1, 0),
+    ("transmit", 0, 3),
+    ("transmit", 3, 0),
+    ("deliver", 0, -1),
+    ("deliver", 1, -1),
+    ("deliver", 3, -1),
+    ("report", 1, -1),
+    ("report", 3, -1),
+    ("transmit", 3, 0),
+    ("transmit", 1, 0),
+    ("leave", 0, -1),
+]
+"""p2 is removed and does not know it, and admits p4. p4 asks p0 for a link, which has left. What p4 lacked of
+p0 was stable without p2; p0 sent the rest."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -357,6 +413,9 @@ admission, goes down a tree, in which p1 refuses it. So p0 and p3 had the report
         ("vcube-agg", 4, 7, HEARS_THAT_ITS_SPONSOR_ENDED_BEFORE),
         ("vcube", 4, 7, REPORTS_AHEAD_OF_ITS_FIRST_MESSAGE),
         ("vcube-agg", 4, 7, REPORTS_AHEAD_OF_ITS_FIRST_MESSAGE),
+        ("vcube-agg", 4, 7, HEARS_WHERE_ITS_SPONSOR_ENDED),
+        ("pc", 4, 7, KNOWS_OF_A_QUORUM_ALONE),
+        ("pc", 4, 7, ASKS_ONE_THAT_LEFT_FOR_A_LINK),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

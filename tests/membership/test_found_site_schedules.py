@@ -12,6 +12,7 @@ from broken_sites import (
     ForgetsWhoHasLeft,
     KnowsOnlyWhatItReported,
     ReleasesToStrangers,
+    TakesTheForgottenForSettled,
     TellsNothingOfSenders,
     TellsPhonesNothingOfRemovals,
 )
@@ -353,6 +354,27 @@ STABLE_WITHOUT_WHO_WAS_REMOVED: list[ScheduleEvent] = [
 """p0 is removed and does not know it. p4 joins, and all others have its admission. So p1 said nothing of that
 when it gave p4:1 to p5, which it expels and which returns to p0: to one that took p4 for forgotten."""
 
+REFUSES_WHOM_A_FORGOTTEN_ONE_ADMITTED: list[ScheduleEvent] = [
+    ("remove", 2, 1),
+    ("transmit", 2, 0),
+    ("transmit", 2, 0),
+    ("deliver", 0, -1),
+    ("join", 3, 1),
+    ("transmit", 3, 1),
+    ("transmit", 0, 2),
+    ("deliver", 2, -1),
+    ("report", 0, -1),
+    ("transmit", 0, 2),
+    ("report", 2, -1),
+    ("transmit", 1, 3),
+    ("transmit", 2, 0),
+    ("remove", 3, 0),
+    ("broadcast", 0, -1),
+    ("report", 0, -1),
+]
+"""p1 is removed, does not know it, and admits p3. p0 had forgotten p1 when p3's first message arrived. That
+names its admission: names of forgotten streams were taken for settled, and the message was held for ever."""
+
 
 @pytest.mark.parametrize(
     ("kind", "founders", "size", "schedule"),
@@ -367,6 +389,7 @@ when it gave p4:1 to p5, which it expels and which returns to p0: to one that to
         (ChangingFreescale, 4, 6, RELEASED_TO_A_STRANGER),
         (ChangingBasic, 4, 5, RETURNED_TO_ONE_THAT_HAD_HEARD_OF_NOBODY),
         (ChangingFreescale, 4, 5, STABLE_WITHOUT_WHO_WAS_REMOVED),
+        (ChangingHcg, 3, 5, REFUSES_WHOM_A_FORGOTTEN_ONE_ADMITTED),
         (ChangingHcg, 3, 5, DONE_FOR_A_NEW_MEMBER),
     ],
 )
@@ -390,6 +413,7 @@ def test_what_went_wrong_once_does_not_again(
         (KnowsOnlyWhatItReported, 3, 5, DONE_FOR_A_NEW_MEMBER),
         (TellsNothingOfSenders, 4, 5, RETURNED_TO_ONE_THAT_HAD_HEARD_OF_NOBODY),
         (TellsPhonesNothingOfRemovals, 4, 5, STABLE_WITHOUT_WHO_WAS_REMOVED),
+        (TakesTheForgottenForSettled, 3, 5, REFUSES_WHOM_A_FORGOTTEN_ONE_ADMITTED),
     ],
 )
 def test_without_its_rule_it_does(

@@ -168,7 +168,7 @@ class HubMember(ChangingMember, kw_only=True):
 
     def report(self, now: int) -> Effects:
         sends = super().report(now).sends
-        return Effects((*sends, *self.tell_stable(now).sends))
+        return Effects((*sends, *self._refuse_all(), *self.tell_stable(now).sends))
 
     def has_stable(self) -> bool:
         """Whether phones can be told that something more is stable. O(members)."""

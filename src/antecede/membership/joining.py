@@ -15,6 +15,7 @@ from antecede.membership.packets import (
     Stream,
     Welcome,
     admitted_stream,
+    encode_content,
     in_order,
 )
 from antecede.membership.progress import KnownProgress
@@ -172,6 +173,9 @@ class JoiningMember(ReturningMember, kw_only=True):
             return
         for packet in owed:
             self._send(admission.address, packet)
+        if order.takes_unknown and (report := self.removals.flushes.get(self.stream)) is not None:
+            # It is in no stream. The new member may be the only one that knows of a quorum.
+            self._send_again(order.send_directly(encode_content(report), stream))
         # Its sponsor knew these; they are forgotten here, and will not be mentioned again.
         forgotten = admission.counts.keys() - order.delivered.keys()
         self._send(admission.address, self._report(forgotten))

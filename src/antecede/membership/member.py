@@ -244,7 +244,7 @@ class ChangingMember(LeavingMember, kw_only=True):
                 self._on_link_packet(source, packet)
             elif isinstance(packet, LinkRequest) and packet.member not in self.ends:
                 if self.phase == Phase.LEAVING:
-                    self._supply_link(link, packet)  # to a member of which this one will never know
+                    self._answer_stranger(link, packet)
                 else:
                     self.early_requests[packet.member] = self.encode(packet)
                     self._refuse_void()
@@ -262,6 +262,14 @@ class ChangingMember(LeavingMember, kw_only=True):
             self.order.receive_directly(packet, now)
             if packet.member not in self.order.delivered:
                 self._refuse_void()
+
+    def _answer_stranger(self, link: int, request: LinkRequest) -> None:
+        """This member has left, and will never know the one that asks for a link. If that was never admitted,
+        what it lacks may be stable, and nobody has it any more."""
+        if any(map(self._is_beyond, request.admissions.values())):
+            self._send(link, RemovedNotice(request.member, 0))
+        else:
+            self._supply_link(link, request)
 
     def _answer_removed(self, stream: Stream, end: int, packet: Packet) -> Packet:
         """One that had left before, and of which nothing is lost, has not to return."""
@@ -319,6 +327,8 @@ class ChangingMember(LeavingMember, kw_only=True):
             self.is_stale |= self.progress.apply(self.order.delivered, self.ends, self.admissions)
         if self.removals.removed:
             self._close_removed()
+            if not self.is_member:
+                return
         if self.is_stale:
             self._find_stable()
         if self.backlog.entries or self.backlog.admissions:

@@ -58,6 +58,9 @@ from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
 
+_PATIENCE = 3
+"""How often other members of a process report until an attempt to join is abandoned for a later one."""
+
 
 class ChangingMultigroup(GroupOrder, kw_only=True):
     """The member of a process in one of its groups."""
@@ -73,6 +76,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
     """While it joins: whom it has asked."""
     is_late: bool = False
     """While it joins: whether it has waited for an answer since another member of the process reported."""
+    waited: int = 0
+    """While it joins: how often other members of the process have reported since it asked."""
     has_refused: bool = False
     """Whether it has refused a snapshot; there will be no other at this address."""
     welcome: tuple[int, bytes] | None = None
@@ -107,8 +112,14 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         """While it joins: what waits in other groups is given after all, if there is no answer for long."""
         if self.phase != Phase.JOINING or self.welcome is not None or self.has_refused:
             return
+        self.waited += 1
         if not self.is_late:
             self.is_late = True
+            return
+        if self.waited > _PATIENCE and self._has_asked_again():
+            # Whoever has admitted it here may be gone. Others wait for its report on that, and those that it
+            # has asked since then wait for these.
+            self.outbox += self.abandon(0).sends
             return
         before = self.known
         for each in self.elsewhere:
@@ -118,6 +129,12 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                         self.known = self.known | {stream: cause}
         if self.known is not before:
             self._ask()
+
+    def _has_asked_again(self) -> bool:
+        return any(
+            each.phase == Phase.JOINING and each.in_group == self.in_group and each.waited < self.waited
+            for each in self.elsewhere
+        )
 
     def abandon(self, now: int) -> Effects:
         effects = super().abandon(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antecede.causality import MessageId
-from antecede.membership.packets import FetchRequest, Removal, Stream
+from antecede.membership.packets import Counts, FetchRequest, Removal, Stream
 from antecede.membership.removal import FetchRequests
 from antecede.membership.state import Phase, ViewChange
 from antecede.membership.upgrading import UpgradingMember
@@ -56,10 +56,19 @@ class RemovingMember(UpgradingMember, kw_only=True):
             if key not in self.fetching:
                 self.fetching.add(key)
                 self._fetch(holder, request)
+        if self._has_more(ends):
+            self.phase = Phase.REMOVED
+            return
         for stream, end in ends.items():
             self._end(stream, end)
         if ends:
             self._refuse_void()
+
+    def _has_more(self, ends: Counts) -> bool:
+        """Whether more than that is delivered here. Whoever decides where streams end has asked all members
+        what they hold. So this is none: it was removed, or its own admission lies beyond an end, and nobody
+        else may be able to say so."""
+        return any(end < self.order.delivered[stream] for stream, end in ends.items())
 
     def _named_and_lacking(self, open_streams: set[Stream]) -> FetchRequests:
         """What messages of others, their reports among them, depend on and this member lacks of removed

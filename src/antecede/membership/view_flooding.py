@@ -169,14 +169,21 @@ class ViewFlooding(msgspec.Struct):
 
     def broadcast_directly(self, payload: bytes, now: int) -> Effects:
         """Broadcast a message over one link to each member, instead of log2 n. Whoever is not in the view
-        here is not sent it, now or later."""
+        here is not sent it."""
+        return Effects((Send(self.audience, self._unnumbered(payload)),))
+
+    def send_directly(self, payload: bytes, peer: Stream) -> list[tuple[Stream, Packet]]:
+        """A message that was broadcast directly, for a member that is new."""
+        return [(peer, self._unnumbered(payload))]
+
+    def _unnumbered(self, payload: bytes) -> UnnumberedPacket:
         stable, left_out = self.stable, self.unnamed
         causes = {
             stream: count
             for stream, count in sorted(self.received.items())
             if count > stable.get(stream, 0) and stream not in left_out
         }
-        return Effects((Send(self.audience, UnnumberedPacket(self.me, payload, causes)),))
+        return UnnumberedPacket(self.me, payload, causes)
 
     def receive_directly(self, packet: UnnumberedPacket, now: int) -> None:
         causes = [MessageId(stream, count) for stream, count in packet.causes.items()]

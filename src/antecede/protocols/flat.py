@@ -478,5 +478,6 @@ class Flat(Protocol):
         return parts
 
     def dependencies(self, packet: Packet) -> list[MessageId]:
-        """What the messages in a packet name that is not delivered here."""
-        return self._unmet(packet) if isinstance(packet, self.message_packets) else []
+        """What the messages in a packet name that is not delivered here, also of peers that are forgotten."""
+        is_message = isinstance(packet, self.message_packets)
+        return packet.unmet(self.delivered, self.is_open) if is_message else []

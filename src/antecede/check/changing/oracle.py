@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from antecede.causality import MessageId
+from antecede.check.changing.quorum import has_quorum
 from antecede.check.changing.world import ChangingWorld, Life
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Stream
@@ -47,7 +48,7 @@ class ChangingOracle:
         """Without one the removed stay where they are, and what was said to them is retained."""
         removed = self.world.removed
         alive = sum(each.me < self.world.founders and each.stream not in removed for each in self.survivors())
-        return not removed or alive > len(removed)
+        return not removed or alive > len(removed) or has_quorum(self.world)
 
     # Order
 

@@ -300,6 +300,17 @@ class OverlapSchedule(RandomSchedule):
             "trust": 0.0,
         }
         self._spread = choose([0, 1, 2, 3, 3])
+        if self.bursts.are_there:
+            founders = self.bursts.random.choice([4, 5, 6, 7, 8])
+            self._replace_world(OverlapWorld(kind, founders, founders + self.bursts.draw_joins()))
+            self._draw_bursts()
+
+    def _with_all_seats(self, addresses: frozenset[int]) -> frozenset[int]:
+        world = self.world
+        return frozenset(seat for each in addresses for seat in world.seats(world.process_of[each]))
+
+    def _group_of(self, address: int) -> ChangingWorld:
+        return cast(ChangingWorld, GroupView(self.world, self.world.group_of[address]))
 
     def _contact_in(self, address: int | None) -> int | None:
         """A member of the same group."""
@@ -340,10 +351,14 @@ class OverlapSchedule(RandomSchedule):
         return set(GroupView(self.world, self.world.group_of[address]).removed)
 
     def _may_remove(self, address: int) -> bool:
+        if self.bursts.are_there:
+            return super()._may_remove(address)
         gone = self._removed_in(address) | {self.world.members[address].stream}
         return self.is_reckless or self._staying(address, gone) > len(gone)
 
     def _may_spare(self, address: int) -> bool:
+        if self.bursts.are_there:
+            return super()._may_spare(address)
         gone = self._removed_in(address)
         staying = self._staying(address, gone | {self.world.members[address].stream})
         return staying > 1 and (not gone or staying > len(gone))

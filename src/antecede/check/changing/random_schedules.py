@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any, Self
 
+from antecede.check.changing.bursts import Bursts
 from antecede.check.changing.oracle import ChangingOracle
+from antecede.check.changing.quorum import has_quorum
 from antecede.check.changing.world import ChangingWorld, ScheduleEvent
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
@@ -65,6 +67,19 @@ class RandomSchedule:
         self._speeds: dict[tuple[int, int], float] = {}
         self.world.is_encoded = self.random.random() < _ENCODED
         self._forwards = random.Random(f"{seed}:forward").random() < _FORWARDING
+        self.bursts = Bursts(seed)
+        if self.bursts.are_there:
+            self._draw_bursts()
+            founders = self.bursts.draw_founders()
+            self._replace_world(world(kind, founders, founders + self.bursts.draw_joins()))
+
+    def _draw_bursts(self) -> None:
+        self.steps = self.bursts.draw_steps()
+        self.weights |= self.bursts.draw_weights()
+
+    def _replace_world(self, world: ChangingWorld) -> None:
+        world.is_encoded = self.world.is_encoded
+        self.world = world
 
     @classmethod
     def of_world(cls, world: ChangingWorld) -> Self:
@@ -170,6 +185,21 @@ class RandomSchedule:
         cut = self._pick(sorted(map(sorted, self.world.cuts)))
         return self._event(kind, *cut) if cut else None
 
+    def draw_burst(self, kind: str) -> None:
+        """Everything arrives, but nothing at a few processes or from them."""
+        world = self.world
+        apart = self._with_all_seats(self.bursts.draw_apart(world.reporting()))
+        for _ in range(self.bursts.draw_rounds()):
+            for address in world.reporting():
+                if address not in apart:
+                    world.apply(("report", address, -1))
+            self._let_all_arrive(apart)
+        self._let_all_arrive(apart)
+
+    def _with_all_seats(self, addresses: frozenset[int]) -> frozenset[int]:
+        """With the other addresses of the same processes."""
+        return addresses
+
     def _event(self, kind: str, address: int | None, other: int | None) -> ScheduleEvent | None:
         return None if address is None or other is None else (kind, address, other)
 
@@ -198,13 +228,22 @@ class RandomSchedule:
     # A removal needs a quorum: the members that stay, and whose admission is stable, outnumber the removed.
 
     def _may_remove(self, address: int) -> bool:
+        if self.bursts.are_there:
+            stream = self.world.members[address].stream
+            return self.is_reckless or has_quorum(self._group_of(address), removing=frozenset({stream}))
         gone = self.world.removed | {self.world.members[address].stream}
         return self.is_reckless or self._founders_without(gone) > len(gone)
 
     def _may_spare(self, address: int) -> bool:
+        if self.bursts.are_there:
+            group, stream = self._group_of(address), self.world.members[address].stream
+            return len(group.active()) > 2 and has_quorum(group, leaving=frozenset({stream}))
         gone = self.world.removed
         leaving = self._founders_without(gone | {self.world.members[address].stream})
         return len(self.world.active()) > 2 and (not gone or leaving > len(gone))
+
+    def _group_of(self, address: int) -> ChangingWorld:
+        return self.world
 
     def _founders_without(self, gone: set[int]) -> int:
         founders = self.world.members[: self.world.founders]
@@ -231,17 +270,21 @@ class RandomSchedule:
             for address in world.reporting():
                 world.apply(("report", address, -1))
 
-    def _let_all_arrive(self) -> None:
+    def _let_all_arrive(self, apart: frozenset[int] = frozenset()) -> None:
         world, active = self.world, True
         while active:
             active = False
-            while links := sorted(world.open_links()):  # whatever led here, what follows is the same
+            while links := sorted(self._links_without(apart)):  # whatever led here, what follows is the same
                 self.random.shuffle(links)
                 for link in links:
                     active |= world.apply(("transmit", *link))
             for address in world.active():
-                while world.apply(("deliver", address, -1)):
+                while address not in apart and world.apply(("deliver", address, -1)):
                     active = True
+
+    def _links_without(self, apart: frozenset[int]) -> list[tuple[int, int]]:
+        links = self.world.open_links()
+        return [link for link in links if apart.isdisjoint(link)] if apart else links
 
     def _is_settled(self) -> bool:
         oracle = self.oracle()

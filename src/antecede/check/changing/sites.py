@@ -24,6 +24,8 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Effects
 
 PHONES = 5
+_PHONE_APART = 0.3
+"""How often a burst leaves out a phone."""
 
 
 class SiteWorld(ChangingWorld):
@@ -195,6 +197,11 @@ class SiteSchedule(RandomSchedule):
             self.weights |= dict.fromkeys(("join", "ask", "freeze", "cut", "phone_freeze", "expel"), 0.0)
             self.weights |= {"broadcast": 2.0, "phone_broadcast": 3.0, "move": 0.2, "detach": 0.0}
             self._spread = 3
+        elif self.bursts.are_there:
+            founders = self.bursts.draw_founders()
+            self._replace_world(SiteWorld(kind, founders, founders + self.bursts.draw_joins()))
+            self._draw_bursts()
+            self.weights |= self.bursts.draw_weights_of_phones()
 
     def run(self) -> ChangingWorld:
         if self.starts_attached:
@@ -254,14 +261,20 @@ class SiteSchedule(RandomSchedule):
     def _in_phase(self, phase: Phase) -> list[int]:
         return [each for each in super()._in_phase(phase) if not self.world.is_phone(each)]
 
-    def _let_all_arrive(self) -> None:
+    def _let_all_arrive(self, apart: frozenset[int] = frozenset()) -> None:
         active = True
         while active:
-            super()._let_all_arrive()
+            super()._let_all_arrive(apart)
             active = False
             for address in self.world.phones(Phase.MEMBER):
-                while self.world.apply(("deliver", address, -1)):
+                while address not in apart and self.world.apply(("deliver", address, -1)):
                     active = True
+
+    def _with_all_seats(self, addresses: frozenset[int]) -> frozenset[int]:
+        """And sometimes a phone."""
+        phones = self.world.phones(Phase.MEMBER, Phase.JOINING)
+        draw = self.bursts.random
+        return addresses | {draw.choice(phones)} if phones and draw.random() < _PHONE_APART else addresses
 
     def _let_all_in(self) -> None:
         super()._let_all_in()

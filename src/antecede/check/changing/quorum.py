@@ -1,0 +1,35 @@
+"""Whether a changing group can complete removals, as somebody sees it who knows all of its members."""
+
+from __future__ import annotations
+
+from antecede.check.changing.world import ChangingWorld
+from antecede.membership.member import ChangingMember
+from antecede.membership.packets import Stream
+
+
+def has_quorum(
+    world: ChangingWorld, removing: frozenset[Stream] = frozenset(), leaving: frozenset[Stream] = frozenset()
+) -> bool:
+    """Whether there are members that outnumber the removals that any of them has not forgotten, once these
+    are removed and leave. They must know each other for good, so it does not matter what others know."""
+    removed = world.removed | removing
+    staying = {
+        each.stream: each
+        for each in world.members
+        if world.is_active(each.me) and each.stream not in removed and each.stream not in leaving
+    }
+    return any(_is_quorum(each, staying, removed) for each in staying.values())
+
+
+def _is_quorum(member: ChangingMember, staying: dict[Stream, ChangingMember], removed: set[Stream]) -> bool:
+    known = {
+        stream: other
+        for stream, other in staying.items()
+        if stream in member.addresses and stream not in member.unstable_admissions
+    }
+    pending: set[Stream] = set()
+    for each in (member, *known.values()):
+        pending |= each.removals.removed | (removed & each.addresses.keys())
+    # Whoever has removed all of them hears nothing from them, and waits for a quorum of its own.
+    is_heard = all(each.addresses.keys() & known.keys() for each in staying.values())
+    return is_heard and len(known) > len(pending)
