@@ -599,6 +599,14 @@ class ReportsOnce(ChangingPc):
     order: _ReportsOnce
 
 
+class LeavesAsAStranger(ChangingPc):
+    """A member that leaves does not say who has admitted it."""
+
+    def _greet(self, least: int = 2) -> None:
+        if least > 1:
+            super()._greet(least)
+
+
 class SuppliesWhoeverAsks(ChangingPc):
     """A member that has left opens a link for one that was never admitted."""
 
@@ -657,6 +665,7 @@ BROKEN = (
     StaysBeyondAnEnd,
     ReportsOnce,
     SuppliesWhoeverAsks,
+    LeavesAsAStranger,
 )
 
 

@@ -387,6 +387,18 @@ ASKS_ONE_THAT_LEFT_FOR_A_LINK: list[ScheduleEvent] = [
 """p2 is removed and does not know it, and admits p4. p4 asks p0 for a link, which has left. What p4 lacked of
 p0 was stable without p2; p0 sent the rest."""
 
+FAREWELL_OF_A_STRANGER: list[ScheduleEvent] = [
+    ("join", 5, 0),
+    ("transmit", 5, 0),
+    ("transmit", 0, 5),
+    ("leave", 5, -1),
+    ("transmit", 5, 2),
+    ("crash", 0, 0),
+    ("crash", 5, 0),
+]
+"""p0 admits p5, which leaves, and both crash. All that p2 ever has of p5 is its farewell, which does not say
+who has admitted it: p2 remembered it for ever."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -416,6 +428,8 @@ p0 was stable without p2; p0 sent the rest."""
         ("vcube-agg", 4, 7, HEARS_WHERE_ITS_SPONSOR_ENDED),
         ("pc", 4, 7, KNOWS_OF_A_QUORUM_ALONE),
         ("pc", 4, 7, ASKS_ONE_THAT_LEFT_FOR_A_LINK),
+        ("pc", 5, 8, FAREWELL_OF_A_STRANGER),
+        ("vcube", 5, 8, FAREWELL_OF_A_STRANGER),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

@@ -32,6 +32,9 @@ class LeavingMember(JoiningMember, kw_only=True):
         others = self.view - {self.stream}
         message = self._broadcast(self._departure(others), now)
         self.changes.append(ViewChange("leave", self.stream, message))
+        if self.order.relays:
+            # Its farewell may be all that others ever have of it, if it crashes as whoever has admitted it.
+            self._greet(1)
         self.phase = Phase.LEAVING
         self.awaiting, self.sent_to, self.ended = others, set(others), set(self.ends)
         if self.order.relays and others:
