@@ -164,7 +164,7 @@ class TakesTheForgottenForSettled(ChangingHcg):
 
     ordering = _SettledOrder
 
-    order: _SettledOrder  # type: ignore[assignment]
+    order: _SettledOrder
 
 
 class ForgetsTheExpelled(ChangingFreescale):

@@ -479,5 +479,6 @@ class Flat(Protocol):
 
     def dependencies(self, packet: Packet) -> list[MessageId]:
         """What the messages in a packet name that is not delivered here, also of peers that are forgotten."""
-        is_message = isinstance(packet, self.message_packets)
-        return packet.unmet(self.delivered, self.is_open) if is_message else []
+        if not isinstance(packet, self.message_packets):
+            return []
+        return packet.unmet(self.delivered, self.is_open)
