@@ -51,8 +51,13 @@ _REPEAT_SECONDS = 10.0
 """How long a removal may take until another member is asked for it as well."""
 MIN_SIZE = 5
 """Of a group, so that one may be away."""
-_MAX_EXTRA = 4
+_MAX_EXTRA = 8
 """Workers beyond the size of the group, joining or leaving."""
+_LONG_SHARE, _LONG_SECONDS = 0.2, 8.0
+"""Of those that are stopped or cut off, how many may be away for longer than others, and for how long."""
+_AWAY_SECONDS = 3.0
+"""How long the others are away at most. Meanwhile little can be done to the group: what happens to it needs a
+quorum, and one to spare."""
 
 
 class ChurnPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +110,6 @@ class ChurnTrial:
         self._files: list[churn_judge.KeptFile] = []
         self._names = 0
         self._is_divided = False
-        self._unstable, self._removed = set[str](), 0
         self._may_broadcast = True
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = (folder / "events").open("a", buffering=1)
@@ -240,7 +244,6 @@ class ChurnTrial:
             if time.monotonic() > started + plan.seconds:
                 break
             self._raise_faults()
-            await self._count_quorum()
             step = self._choose()
             if step is not None:
                 kind, work = step
@@ -269,23 +272,23 @@ class ChurnTrial:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _count_quorum(self) -> None:
-        """Who counts for the quorum: members whose admission is stable, against the removed ones that are not
-        forgotten. Members that join while one is away become stable only when it is back or removed."""
-        self._unstable, self._removed = set(), 0
-        for worker in self._well():
-            with contextlib.suppress(WorkerGoneError, TimeoutError):
-                async with asyncio.timeout(1.0):
-                    status = await worker.ask("status")
-                self._unstable.update(status["unstable"])
-                self._removed = max(self._removed, status["removed"])
+    def _spare(self) -> int:
+        """How many more may be away, so that the others are a quorum: members whose admission is stable,
+        against the removed ones that are not forgotten. Members that join while one is away become stable
+        only when it is back or removed."""
+        seen = [each.sees for each in self._well() if each.sees is not None]
+        unstable = {label for each in seen for label in each.unstable}
+        removed = max((each.removed for each in seen), default=0)
+        unwell = sum(each.is_down or each.is_removed for each in self._workers.values())
+        settled = sum(
+            each.is_settled and each.sees is not None and each.label not in unstable for each in self._well()
+        )
+        return (settled - removed - unwell - 1) // 2
 
     def _choose(self) -> tuple[str, Awaitable[None]] | None:
         """What happens next, and to whom; None if nothing may happen now."""
         plan, present = self._plan, self._present()
         free = [each for each in self._well() if not each.is_busy]
-        unwell = sum(each.is_down or each.is_removed for each in self._workers.values())
-        settled = sum(each.is_settled and each.label not in self._unstable for each in self._well())
         kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         if len(present) < plan.size and kind in ("leave", "die"):
             kind = "join"
@@ -297,8 +300,7 @@ class ChurnTrial:
             worker = self._new_worker()
             worker.is_busy = True
             return kind, self._join(worker)
-        # Enough must be well for a quorum, whoever is away.
-        spare = (settled - self._removed - unwell - 1) // 2
+        spare = self._spare()
         if not free or spare < 1 or (kind == "partition" and self._is_divided):
             return None
         if kind == "partition":
@@ -351,7 +353,7 @@ class ChurnTrial:
         self._note(f"{worker.label} is killed")
         worker.is_down = True
         await self._within(worker.kill(), f"{worker.name} does not end")
-        await asyncio.sleep(self._random.uniform(0.0, 2.0))
+        await asyncio.sleep(self._random.uniform(0.0, 1.0))
         await self._start(worker)
         await self._until_ready(worker, f"{worker.label} does not come back")
         await self._tell_load(worker)
@@ -398,22 +400,25 @@ class ChurnTrial:
     async def _until_unknown(self, label: str) -> None:
         """Until an incarnation is in the view of nobody who is well."""
         while True:
-            with contextlib.suppress(WorkerGoneError):
-                statuses = [await worker.ask("status") for worker in self._well()]
-                views = [each["view"] + each["removing"] for each in statuses if each["label"]]
-                if views and not any(label in view for view in views):
-                    return
-            await asyncio.sleep(0.1)
+            views = [each.sees for each in self._well() if each.sees is not None]
+            if views and not any(label in each.view or label in each.removing for each in views):
+                return
+            await self._processes.until_news()
 
     async def _stop(self, worker: WorkerProcess) -> None:
         """SIGSTOP: others suspect it, though it is alive."""
         self._note(f"{worker.label} is stopped")
         worker.is_down = True
         worker.signal(signal.SIGSTOP)
-        await asyncio.sleep(self._random.uniform(1.0, 8.0))
+        await asyncio.sleep(self._away_seconds())
         worker.signal(signal.SIGCONT)
         self._note(f"{worker.label} goes on")
         worker.is_busy = worker.is_down = False
+
+    def _away_seconds(self) -> float:
+        """So long that the others suspect it, or not."""
+        is_long = self._random.random() < _LONG_SHARE
+        return self._random.uniform(0.5, _LONG_SECONDS if is_long else _AWAY_SECONDS)
 
     async def _partition(self, apart: list[WorkerProcess]) -> None:
         names = [worker.name for worker in apart]
@@ -422,7 +427,7 @@ class ChurnTrial:
             worker.is_busy = worker.is_down = True
         self._note(f"partition: {', '.join(names)}")
         await self._divide(names)
-        await asyncio.sleep(self._random.uniform(0.5, 6.0))
+        await asyncio.sleep(self._away_seconds())
         await self._divide([])
         self._note("the partition heals")
         for worker in apart:
@@ -461,9 +466,11 @@ class ChurnTrial:
 
     async def _until_renamed(self, worker: WorkerProcess) -> None:
         """Until it is another incarnation."""
-        while (label := (await worker.ask("status"))["label"]) in ("", worker.label):
-            await asyncio.sleep(0.05)
-        worker.become(label)
+        while worker.sees is None or worker.sees.label == worker.label:
+            if worker.ended.is_set():
+                raise WorkerGoneError(f"{worker.name} has ended")
+            await self._processes.until_news()
+        worker.become(worker.sees.label)
 
     async def _tell_load(self, worker: WorkerProcess) -> None:
         if not self._may_broadcast:

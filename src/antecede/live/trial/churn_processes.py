@@ -16,9 +16,25 @@ import msgspec
 from antecede.errors import AntecedeError
 from antecede.live.trial.churn_worker import WorkerTask
 
+_NEWS_SECONDS = 0.5
+
 
 class WorkerGoneError(Exception):
     """A worker's process has ended, or it is another one by now."""
+
+
+class GroupAsSeen(msgspec.Struct, frozen=True):
+    """What a member sees of its group. Workers tell it whenever it changes: to ask all of them ten times a
+    second would take much of a trial's time."""
+
+    label: str
+    """Of this member."""
+    view: frozenset[str]
+    removing: frozenset[str]
+    unstable: frozenset[str]
+    """Members whose admission is not stable."""
+    removed: int
+    """Removed members that are not forgotten."""
 
 
 class WorkerProcess:
@@ -44,6 +60,8 @@ class WorkerProcess:
         """Whether it is removed and is to return."""
         self.ready = asyncio.Event()
         """Whether it is a member, as far as it knows."""
+        self.sees: GroupAsSeen | None = None
+        """If it is a member now."""
         self.started, self.ended = asyncio.Event(), asyncio.Event()
         self.ended.set()
         self.status = 0
@@ -77,7 +95,7 @@ class WorkerProcess:
         self._writer = writer
 
     def on_end(self, status: int) -> None:
-        self.pid, self.status, self._writer = None, status, None
+        self.pid, self.status, self._writer, self.sees = None, status, None, None
         self.ready.clear()
         self.started.set()
         self.ended.set()
@@ -128,6 +146,7 @@ class WorkerProcesses:
         self.control = str(folder / "control")
         self._parent: asyncio.subprocess.Process
         self._server: asyncio.Server
+        self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.StreamWriter] = set()
 
@@ -155,6 +174,14 @@ class WorkerProcesses:
         into.write(msgspec.json.encode(task) + b"\n")
         await worker.started.wait()
 
+    async def until_news(self) -> None:
+        """Until some worker sees its group change, or has ended; or for a moment, since by then the trial may
+        count another one as well."""
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NEWS_SECONDS):
+                await self._news.wait()
+
     async def _read_parent(self) -> None:
         output = self._parent.stdout
         while output is not None and (line := await output.readline()):
@@ -165,6 +192,7 @@ class WorkerProcesses:
                 worker.started.set()
             elif worker.pid == update["pid"]:
                 worker.on_end(update["status"])
+                self._news.set()
         for worker in self.workers.values():
             worker.on_end(-1)
 
@@ -183,6 +211,10 @@ class WorkerProcesses:
                 elif "ready" in update:
                     worker.at = update["at"]
                     worker.become(update["ready"])
+                elif "answer" not in update and "sees" in update:
+                    sees = update["sees"]
+                    worker.sees = None if sees is None else msgspec.convert(sees, GroupAsSeen)
+                    self._news.set()
                 else:
                     worker.hear(update)
         self._serving.discard(writer)

@@ -21,6 +21,7 @@ import os
 import random
 import select
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from antecede.protocols.base import LocalError
 _CLONE_NEWNET = 0x4000_0000
 _SLOW_EVERY, _SLOW_SECONDS = 16, 0.005
 """Some messages take a while, so that kills find them in flight."""
+_TELL_SECONDS = 0.1
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
@@ -116,11 +118,12 @@ class Worker:
             self._group = group
             self._kept.note("member", group.me)
             self._report(ready=group.me, at=group.address)
-            tasks = [asyncio.create_task(work(group)) for work in (self._broadcast, self._watch)]
+            tasks = [asyncio.create_task(work(group)) for work in (self._broadcast, self._watch, self._tell)]
             try:
                 await self._receive(group)
             finally:
                 self._group = None
+                self._report(sees=None)
                 for each in tasks:
                     each.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -145,6 +148,32 @@ class Worker:
     async def _watch(self, group: Group) -> None:
         async for change in group.changes():
             self._seen[change.kind] = self._seen.get(change.kind, 0) + 1
+
+    async def _tell(self, group: Group) -> None:
+        """The supervisor, what this member sees, whenever that changes."""
+        told: dict[str, Any] | None = None
+        while True:
+            sees = self._sees(group)
+            if sees != told:
+                self._report(sees=sees)
+                told = sees
+            await asyncio.sleep(_TELL_SECONDS)
+
+    def _sees(self, group: Group) -> dict[str, Any] | None:
+        member = group._core.member if isinstance(group, DynamicGroup) and group._core.members else None
+        if member is None or group.state != "open":
+            return None
+
+        def labels(streams: Iterable[int]) -> list[str]:
+            return sorted(group._names[each] for each in streams)
+
+        return {
+            "label": group.me,
+            "view": labels(member.addresses),
+            "removing": labels(member.removals.removed - member.ends.keys()),
+            "unstable": labels(member.unstable_admissions),
+            "removed": len(member.removals.removed),
+        }
 
     # What the supervisor says
 
@@ -194,17 +223,12 @@ class Worker:
 
     async def _on_status(self) -> dict[str, Any]:
         group = self._group
-        member = group._core.member if isinstance(group, DynamicGroup) and group._core.members else None
-        names = group._names if group is not None else {}
         return {
-            "unstable": sorted(names[each] for each in member.unstable_admissions) if member else [],
-            "removed": len(member.removals.removed) if member else 0,
             "state": hashlib.sha256(json.dumps(self._kept.messages.ranges()).encode()).hexdigest(),
             "messages": len(self._kept.messages),
             "accepted": self._kept.accepted,
-            "label": group.me if group is not None and group.state == "open" else "",
             "view": sorted(group.view.members) if group is not None else [],
-            "removing": sorted(group.view.removing) if group is not None else [],
+            "sees": self._sees(group) if group is not None else None,
             "seen": self._seen,
         }
 
