@@ -223,3 +223,23 @@ def test_an_answer_that_comes_after_its_time_is_an_answer(
             assert created.groups["dana"].state == "open"
 
     run(test())
+
+
+def test_a_tick_may_come_between_the_end_of_a_link_and_of_its_connection(tmp_path: Path) -> None:
+    """Found by a trial: partners had left, and presence was about to be told to them."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as created:
+            ana = cast("Any", created.groups["ana"])
+            await until(lambda: len(ana.connected) == 2, "connections")
+            connections = ana._connections
+            link = min(connections.connected)
+            connections._presence.open(link, "bo", is_phone=False)  # as if it had just begun
+            connections._presence._reported_at = float("-inf")
+            ends = ana._core.links.pop(link)
+            connections._drop(link)
+            connections._tick_links()
+            ana._core.links[link] = ends
+            await until(lambda: len(ana.connected) == 2, "another connection")
+
+    run(test())

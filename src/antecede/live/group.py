@@ -533,6 +533,7 @@ class Group(ConsumerSide, ProducerSide):
     def _on_tick_end(self, task: asyncio.Task[None]) -> None:
         """A member that no longer reports its progress would hold up everybody in silence."""
         if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+            self._log.error("a tick failed", exc_info=error)
             self._driver.fail(f"internal: {error!r}")
 
     def _check_open(self) -> None:

@@ -126,6 +126,9 @@ class ServedConnections(abc.ABC):
             work.set()
         self._links.pop(link, None)
         self._phone_links.discard(link)
+        # Its connection ends a moment later, and a tick may come first.
+        self._presence.close(link)
+        self._digests.close(link)
 
     def _tick_links(self) -> None:
         """Heartbeats, and connections that are silent for too long end."""
