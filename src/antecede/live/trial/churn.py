@@ -175,6 +175,7 @@ class ChurnTrial:
 
     async def _start(self, worker: WorkerProcess, founders: list[str] | None = None) -> None:
         plan = self._plan
+        worker.contacts = [] if founders else self._contacts(worker)
         task = WorkerTask(
             name=worker.name,
             author=worker.author,
@@ -183,7 +184,7 @@ class ChurnTrial:
             listen=worker.place,
             control=self._processes.control,
             founders=founders or [],
-            contacts=[] if founders else self._contacts(worker),
+            contacts=worker.contacts,
             pause=plan.seconds * plan.size / plan.messages,
             payload=plan.payload,
             seed=self._random.getrandbits(32),
@@ -223,15 +224,20 @@ class ChurnTrial:
 
     async def _until_ready(self, worker: WorkerProcess, text: str) -> None:
         """Until it is a member; its process may fail before."""
-        waiting = [asyncio.create_task(event.wait()) for event in (worker.ready, worker.ended)]
-        try:
-            done = asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            await self._within(done, text)
-        finally:
-            for each in waiting:
-                each.cancel()
+        await self._within(self._until_member(worker), text)
         if not worker.ready.is_set():
             raise AntecedeError(f"{text}: {worker.tail_of_log()}")
+
+    async def _until_member(self, worker: WorkerProcess) -> None:
+        """Or until its process has ended. If all that it was told to ask have left before they could answer,
+        it is started again and told others, as a person would do."""
+        while not worker.ready.is_set() and not worker.ended.is_set():
+            await self._processes.until_news()
+            here = {each.contact for each in self._workers.values() if each.at}
+            if worker.contacts and here.isdisjoint(worker.contacts) and not worker.ready.is_set():
+                self._note(f"{worker.name} knows nobody who is still there")
+                await worker.kill()
+                await self._start(worker)
 
     # The schedule
 

@@ -45,6 +45,8 @@ class WorkerProcess:
         self.disk = 0
         """How many disks it has had."""
         self.place, self.network = "", ""
+        self.contacts: list[str] = []
+        """Whom it was told to ask to be admitted."""
         self.pid: int | None = None
         self.label = ""
         self.at = ""
@@ -211,6 +213,7 @@ class WorkerProcesses:
                 elif "ready" in update:
                     worker.at = update["at"]
                     worker.become(update["ready"])
+                    self._news.set()
                 elif "answer" not in update and "sees" in update:
                     sees = update["sees"]
                     worker.sees = None if sees is None else msgspec.convert(sees, GroupAsSeen)
