@@ -14,6 +14,8 @@ trip is twice the delay. Four figures:
 - *namespaces* (as root on Linux): the same with a process in a network namespace for each of eight members,
   three of them apart, for one to six seconds. Packets vanish, and nobody is told. Without delays, so the aim
   is one second.
+- *routed*: the same if each host knows the hardware addresses of the others for good, as if there were a
+  router in between. Else the kernel asks for them once a second, and nothing arrives before that.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import antecede
 from antecede.live.group import Group
 from antecede.live.transport.wires import TcpWire
 from antecede.live.trial import churn
-from antecede.live.trial.networks import create_network
+from antecede.live.trial.networks import Namespaces, TrialNetwork, _host, _ip, create_network
 
 _HERE = Path(__file__).parent
 
@@ -211,11 +213,27 @@ async def measure_heal(folder: Path, times: int, apart_seconds: float) -> list[f
     return found
 
 
-async def measure_namespaces(folder: Path, times: int) -> list[float]:
+def _fix_neighbours(network: TrialNetwork, slots: int) -> None:
+    """Each host knows the hardware address of each other for good, as it would know that of a router."""
+    if not isinstance(network, Namespaces):
+        return
+    names = {slot: network._namespace(slot) for slot in range(1, slots + 1)}
+    hardware = {slot: f"02:00:00:00:00:{slot:02x}" for slot in names}
+    for slot, name in names.items():
+        _ip("-n", name, "link", "set", "eth0", "address", hardware[slot])
+        for other in names.keys() - {slot}:
+            where = [_host(other), "lladdr", hardware[other], "dev", "eth0", "nud", "permanent"]
+            _ip("-n", name, "neigh", "replace", *where)
+
+
+async def measure_namespaces(folder: Path, times: int, has_neighbours: bool) -> list[float]:
     """Empty if this process may not make namespaces."""
+    folder.mkdir()
     plan = churn.ChurnPlan(size=8, rate=1.0, seconds=10.0, messages=500)
     trial = churn.ChurnTrial(plan, folder, None, lambda *_: None)
     trial._network = create_network(plan.size)
+    if has_neighbours:
+        _fix_neighbours(trial._network, plan.size)
     found: list[float] = []
     try:
         await trial._processes.open()
@@ -252,14 +270,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         join = asyncio.run(measure_join(Path(folder) / "join", options.times))
         first = asyncio.run(measure_first(Path(folder) / "first", options.times))
-        (Path(folder) / "namespaces").mkdir()
-        namespaces = asyncio.run(measure_namespaces(Path(folder) / "namespaces", options.times))
+        namespaces, routed = (
+            asyncio.run(measure_namespaces(Path(folder) / name, options.times, name == "routed"))
+            for name in ("namespaces", "routed")
+        )
         heal = asyncio.run(measure_heal(Path(folder) / "heal", options.times, options.apart))
     for name, values, aim in (
         ("join", join, 4 * options.delay / 1000),
         ("first", first, 4 * options.delay / 1000),
         ("heal", heal, 1 + 2 * options.delay / 1000),
         ("namespaces", namespaces, 1.0),
+        ("routed", routed, 1.0),
     ):
         if not values:
             continue
