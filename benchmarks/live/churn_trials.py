@@ -18,20 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-_COLUMNS = [
-    "seed",
-    "ok",
-    "changes",
-    "stops",
-    "partitions",
-    "crashes",
-    "accepted",
-    "deliveries",
-    "run_s",
-    "wall_s",
-    "cpu_s",
-    "faults",
-]
+_COLUMNS = ["seed", "ok", "changes", "stops", "partitions", "crashes", "accepted", "deliveries"]
+_COLUMNS += ["run_s", "wall_s", "cpu_s", "faults"]
 _COMMAND = [sys.executable, "-m", "antecede"]
 
 
