@@ -38,7 +38,7 @@ from antecede.protocols.base import LocalError
 _CLONE_NEWNET = 0x4000_0000
 _SLOW_EVERY, _SLOW_SECONDS = 16, 0.005
 """Some messages take a while, so that kills find them in flight."""
-_TELL_SECONDS = 0.1
+_VIEW_SECONDS = 0.1
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
@@ -118,7 +118,8 @@ class Worker:
             self._group = group
             self._kept.note("member", group.me)
             self._report(ready=group.me, at=group.address)
-            tasks = [asyncio.create_task(work(group)) for work in (self._broadcast, self._watch, self._tell)]
+            works = (self._broadcast, self._watch, self._report_view)
+            tasks = [asyncio.create_task(work(group)) for work in works]
             try:
                 await self._receive(group)
             finally:
@@ -149,15 +150,15 @@ class Worker:
         async for change in group.changes():
             self._seen[change.kind] = self._seen.get(change.kind, 0) + 1
 
-    async def _tell(self, group: Group) -> None:
-        """The supervisor, what this member sees, whenever that changes."""
-        told: dict[str, Any] | None = None
+    async def _report_view(self, group: Group) -> None:
+        """Tell the supervisor what this member sees, whenever that changes."""
+        reported: dict[str, Any] | None = None
         while True:
             sees = self._sees(group)
-            if sees != told:
+            if sees != reported:
                 self._report(sees=sees)
-                told = sees
-            await asyncio.sleep(_TELL_SECONDS)
+                reported = sees
+            await asyncio.sleep(_VIEW_SECONDS)
 
     def _sees(self, group: Group) -> dict[str, Any] | None:
         member = group._core.member if isinstance(group, DynamicGroup) and group._core.members else None
