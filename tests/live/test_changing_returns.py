@@ -30,7 +30,7 @@ def test_a_member_that_was_removed_wrongly_returns_with_what_it_had_accepted(tmp
             cy = await group.start("cy")
             await until(lambda: cy.me.startswith("cy~"), "the return")
             await group.have_view("ana", "bo", "cy")
-            assert cy.state == "open"
+            await until(lambda: cy.state == "open", "the end of its return")
             boards = [board.bodies for board in group.boards.values()]
             await until(lambda: all("nobody else has this" in each for each in boards), "what it had")
             await cy.broadcast("I am back")
