@@ -399,6 +399,20 @@ FAREWELL_OF_A_STRANGER: list[ScheduleEvent] = [
 """p0 admits p5, which leaves, and both crash. All that p2 ever has of p5 is its farewell, which does not say
 who has admitted it: p2 remembered it for ever."""
 
+HAS_REMOVED_ALL_OTHERS: list[ScheduleEvent] = [
+    ("join", 4, 3),
+    ("join", 5, 1),
+    ("leave", 2, -1),
+    ("broadcast", 3, -1),
+    ("remove", 0, 3),
+    ("remove", 0, 1),
+    ("join", 6, 3),
+    ("remove", 3, 0),
+    ("remove", 1, 0),
+]
+"""p0 removes all whom it knows, and they remove it. They go on without it. It accepts nothing from them, so
+nobody can tell it, and it waits for a quorum: a person has to decide. The oracle expected p0 to have p3:1."""
+
 
 @pytest.mark.parametrize(
     ("protocol", "founders", "size", "schedule"),
@@ -430,6 +444,7 @@ who has admitted it: p2 remembered it for ever."""
         ("pc", 4, 7, ASKS_ONE_THAT_LEFT_FOR_A_LINK),
         ("pc", 5, 8, FAREWELL_OF_A_STRANGER),
         ("vcube", 5, 8, FAREWELL_OF_A_STRANGER),
+        ("timestamp-diff", 4, 7, HAS_REMOVED_ALL_OTHERS),
     ],
 )
 def test_what_went_wrong_once_does_not_again(

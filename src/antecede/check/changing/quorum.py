@@ -18,10 +18,16 @@ def has_quorum(
         for each in world.members
         if world.is_active(each.me) and each.stream not in removed and each.stream not in leaving
     }
-    return any(_is_quorum(each, staying, removed) for each in staying.values())
+    present = [each for each in world.members if world.is_active(each.me) and each.stream in each.addresses]
+    return any(_is_quorum(each, staying, removed, present) for each in staying.values())
 
 
-def _is_quorum(member: ChangingMember, staying: dict[Stream, ChangingMember], removed: set[Stream]) -> bool:
+def _is_quorum(
+    member: ChangingMember,
+    staying: dict[Stream, ChangingMember],
+    removed: set[Stream],
+    present: list[ChangingMember],
+) -> bool:
     known = {
         stream: other
         for stream, other in staying.items()
@@ -30,6 +36,7 @@ def _is_quorum(member: ChangingMember, staying: dict[Stream, ChangingMember], re
     pending: set[Stream] = set()
     for each in (member, *known.values()):
         pending |= each.removals.removed | (removed & each.addresses.keys())
-    # Whoever has removed all of them hears nothing from them, and waits for a quorum of its own.
-    is_heard = all(each.addresses.keys() & known.keys() for each in staying.values())
+    # Whoever has removed all of them hears nothing from them, and waits for a quorum of its own, even if they
+    # have removed it too.
+    is_heard = all(each.addresses.keys() & known.keys() for each in present)
     return is_heard and len(known) > len(pending)
