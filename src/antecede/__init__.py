@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from antecede.live.group import Group
     from antecede.live.joining import join
     from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
+    from antecede.live.overlapping.node import Node, connect
     from antecede.live.problems import Problem
     from antecede.live.requests import RequestError
     from antecede.live.settings import FaultInjection, Member, Settings
@@ -51,6 +52,7 @@ __all__ = [
     "Message",
     "MessageId",
     "MissingExtraError",
+    "Node",
     "Notice",
     "ParkedMessage",
     "Problem",
@@ -62,6 +64,7 @@ __all__ = [
     "StoreError",
     "View",
     "ViewMember",
+    "connect",
     "join",
 ]
 
@@ -74,6 +77,7 @@ _MODULES = {
     "MemberChange": "antecede.live.view",
     "Message": "antecede.live.messages",
     "MessageId": "antecede.live.messages",
+    "Node": "antecede.live.overlapping.node",
     "Notice": "antecede.live.messages",
     "ParkedMessage": "antecede.live.messages",
     "Problem": "antecede.live.problems",
@@ -82,6 +86,7 @@ _MODULES = {
     "Settings": "antecede.live.settings",
     "View": "antecede.live.view",
     "ViewMember": "antecede.live.view",
+    "connect": "antecede.live.overlapping.node",
     "join": "antecede.live.joining",
 }
 """Where each lazy name is defined."""

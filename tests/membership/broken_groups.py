@@ -17,6 +17,7 @@ from antecede.membership.group_packets import (
     decode_payload,
     decode_snapshot,
 )
+from antecede.membership.group_past import Seat
 from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.packets import ApplicationData, Content, Counts, ProgressReport, Stream, Welcome
@@ -45,11 +46,11 @@ class NamedByFormerMembers(ChangingMultigroup):
     """What a process has named in a group it does not name again there, though it was removed since."""
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
-        former = {each.stream for each in self.elsewhere if each.in_group == self.in_group}
+        former = {each.seat for each in self.elsewhere if each.in_group == self.in_group}
         for entries in self.past.entries.values():
             for entry in entries.values():
                 if entry.named_in & former:
-                    entry.named_in.add(self.stream)
+                    entry.named_in.add(self.seat)
         return super()._broadcast(content, now)
 
 
@@ -176,7 +177,7 @@ class GivenWhenDelivered(ChangingMultigroup):
 class KeepsRemovalsToItsGroup(ChangingMultigroup):
     """Other groups do not hear who was removed."""
 
-    def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Stream]) -> None:
+    def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Seat]) -> None:
         pass
 
 
@@ -232,7 +233,7 @@ class NamesOnceInACopy(ChangingMultigroup):
 class TakesACopyForNamed(ChangingMultigroup):
     """What a copy of a lost message names others need not name."""
 
-    def _all_know(self, is_copy: bool) -> set[Stream]:
+    def _all_know(self, is_copy: bool) -> set[Seat]:
         return super()._all_know(False)
 
 

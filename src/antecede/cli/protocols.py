@@ -53,7 +53,9 @@ def _document(protocol: type[Protocol]) -> dict[str, object]:
 def _live(protocol: type[Protocol]) -> str:
     from antecede.live.changing.protocols import LIVE
 
-    if protocol.links.bounded_delays or protocol.overlapping_groups:
+    if protocol.overlapping_groups:
+        return "connect"
+    if protocol.links.bounded_delays:
         return "no"
     return "peers, founders" if protocol.name in LIVE else "peers"
 

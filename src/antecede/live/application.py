@@ -8,7 +8,7 @@ the *cursor*, is persisted before it is given a message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -58,6 +58,11 @@ class ApplicationQueue:
         return self.delivered - len(self.unacked)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether the application has processed all that was delivered."""
+        return not self.unacked
+
+    @property
     def cursor(self) -> Cursor:
         """What the journal must say of the application, so that a restart delivers the right message next."""
         return Cursor(self.acked, self.attempts)
@@ -73,10 +78,14 @@ class ApplicationQueue:
         """Whether this member has broadcast a message itself."""
         return delivery.message[0] == self._me
 
-    def add_own(self, delivery: Delivery) -> None:
-        """This member has broadcast a message that is delivered to its own application too."""
+    def add(self, delivery: Delivery) -> None:
+        """A message is delivered."""
         self.delivered += 1
         self.unacked.append(delivery)
+
+    def add_own(self, delivery: Delivery) -> None:
+        """This member has broadcast a message that is delivered to its own application too."""
+        self.add(delivery)
         self.untaken_own_bytes += len(delivery.payload) + ENTRY_BYTES
 
     def take_own(self, delivery: Delivery) -> None:
@@ -101,9 +110,9 @@ class ApplicationQueue:
         if (parked := self.parked.pop(position, None)) is not None:
             self.parked_bytes -= len(parked.delivery.payload) + ENTRY_BYTES
 
-    def resume_parked(self, parked: dict[int, ParkedDelivery]) -> None:
+    def resume_parked(self, parked: Mapping[int, ParkedDelivery]) -> None:
         """These were put aside before a restart."""
-        self.parked = parked
+        self.parked = dict(parked)
         self.parked_bytes = sum(len(each.delivery.payload) + ENTRY_BYTES for each in parked.values())
 
     def finish_parking(self, position: int) -> None:

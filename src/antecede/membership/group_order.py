@@ -16,7 +16,7 @@ from antecede.membership.group_packets import (
     decode_payload,
     encode_payload,
 )
-from antecede.membership.group_past import ProcessPast
+from antecede.membership.group_past import ProcessPast, Seat
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import ApplicationData, Content, Counts, Stream
 from antecede.membership.progress import have_all_delivered
@@ -91,9 +91,10 @@ class GroupOrder(ChangingMember, kw_only=True):
         return members
 
     @staticmethod
-    def connect(members: Collection[GroupOrder]) -> None:
-        """These are the members of one process, which have one past."""
-        past = next((each.past for each in members), ProcessPast())
+    def connect(members: Collection[GroupOrder], past: ProcessPast | None = None) -> None:
+        """These are the members of one process, which have one past: if none is given, the first's."""
+        if past is None:
+            past = next((each.past for each in members), ProcessPast())
         for each in members:
             each.past = past
             each.elsewhere = [other for other in members if other is not each]
@@ -146,7 +147,7 @@ class GroupOrder(ChangingMember, kw_only=True):
         stream, seq = message
         self.past.add(self.in_group, stream, Cause(seq, self._unstable_admissions(stream)), set())
 
-    def _add_past(self, group: str, stream: Stream, cause: Cause, named_in: set[Stream]) -> None:
+    def _add_past(self, group: str, stream: Stream, cause: Cause, named_in: set[Seat]) -> None:
         member = self._member_in(group)
         if member is not None:
             delivered = member.order.delivered.get(stream)
@@ -228,10 +229,14 @@ class GroupOrder(ChangingMember, kw_only=True):
         self._update(now)
         return Delivery(held.message, held.payload)
 
-    def _all_know(self, is_copy: bool) -> set[Stream]:
-        """The streams in whose groups a message has named something, when it is taken in this group: others
+    @property
+    def seat(self) -> Seat:
+        return self.in_group, self.stream
+
+    def _all_know(self, is_copy: bool) -> set[Seat]:
+        """The seats in whose groups a message has named something, when it is taken in this group: others
         may drop a copy."""
-        return set() if is_copy else {self.stream}
+        return set() if is_copy else {self.seat}
 
     def waiting(self) -> list[Waiting]:
         return [
@@ -253,7 +258,7 @@ class GroupOrder(ChangingMember, kw_only=True):
         if stream in self.removals.removed:
             self.past.add_removed(self.in_group, stream, last, set())
 
-    def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Stream]) -> None:
+    def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Seat]) -> None:
         """The members of these groups do not wait for the removed any more. So if this process is one of
         them, it is given nothing more there: that might precede what it is given elsewhere."""
         for group, ends in removed.items():

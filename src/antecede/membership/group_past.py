@@ -19,13 +19,16 @@ import msgspec
 from antecede.membership.group_packets import Cause, Causes, RemovedMembers
 from antecede.membership.packets import Counts, Stream
 
+Seat = tuple[str, Stream]
+"""A group, and the process's own stream there. Streams of different groups may have the same id."""
+
 
 class PastMessage(msgspec.Struct):
     """The last message of a stream in the past of a process."""
 
     cause: Cause
-    named_in: set[Stream]
-    """The process's own streams in groups of which a message has named it."""
+    named_in: set[Seat]
+    """Where messages of the process have named it."""
 
 
 class PastRemoval(msgspec.Struct):
@@ -33,7 +36,7 @@ class PastRemoval(msgspec.Struct):
 
     end: int
     """Where its stream ends."""
-    named_in: set[Stream]
+    named_in: set[Seat]
     """As for messages."""
 
 
@@ -47,9 +50,10 @@ class ProcessPast(msgspec.Struct):
     def to_name(self, group: str, stream: Stream) -> Causes:
         """What a message to a group must name; `stream` is the process's own there."""
         found: Causes = {}
+        seat = group, stream
         for each, entries in self.entries.items():
             if each != group:
-                causes = {s: entry.cause for s, entry in entries.items() if stream not in entry.named_in}
+                causes = {s: entry.cause for s, entry in entries.items() if seat not in entry.named_in}
                 if causes:
                     found[each] = causes
         return found
@@ -57,9 +61,10 @@ class ProcessPast(msgspec.Struct):
     def removed_to_name(self, group: str, stream: Stream) -> RemovedMembers:
         """As `to_name`: who was removed from other groups."""
         found: RemovedMembers = {}
+        seat = group, stream
         for each, entries in self.removed.items():
             if each != group:
-                ends = {s: entry.end for s, entry in entries.items() if stream not in entry.named_in}
+                ends = {s: entry.end for s, entry in entries.items() if seat not in entry.named_in}
                 if ends:
                     found[each] = ends
         return found
@@ -70,9 +75,9 @@ class ProcessPast(msgspec.Struct):
             for each, entries in table.items():
                 if each != group:
                     for entry in entries.values():
-                        entry.named_in.add(stream)
+                        entry.named_in.add((group, stream))
 
-    def add(self, group: str, stream: Stream, cause: Cause, named_in: set[Stream]) -> None:
+    def add(self, group: str, stream: Stream, cause: Cause, named_in: set[Seat]) -> None:
         entries = self.entries.setdefault(group, {})
         known = entries.get(stream)
         if known is None or known.cause.seq < cause.seq:
@@ -80,7 +85,7 @@ class ProcessPast(msgspec.Struct):
         elif known.cause.seq == cause.seq:
             known.named_in |= named_in
 
-    def add_removed(self, group: str, stream: Stream, end: int, named_in: set[Stream]) -> None:
+    def add_removed(self, group: str, stream: Stream, end: int, named_in: set[Seat]) -> None:
         entries = self.removed.setdefault(group, {})
         if stream in entries:
             entries[stream].named_in |= named_in
@@ -104,9 +109,9 @@ class ProcessPast(msgspec.Struct):
     def without(self, group: str) -> Causes:
         return {each: self.of(each) for each in self.entries if each != group}
 
-    def forget_streams_but(self, streams: set[Stream]) -> None:
+    def forget_seats_but(self, seats: set[Seat]) -> None:
         """These are the process's own streams now."""
         for table in (self.entries, self.removed):
             for entries in table.values():
                 for entry in entries.values():
-                    entry.named_in &= streams
+                    entry.named_in &= seats

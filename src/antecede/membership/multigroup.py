@@ -50,6 +50,7 @@ from antecede.membership.packets import (
     Stream,
     Welcome,
     decode_content,
+    in_order,
 )
 from antecede.membership.progress import KnownProgress
 from antecede.membership.state import Phase
@@ -194,7 +195,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                 self._add_past(group, stream, cause, set())
         welcome = msgspec.structs.replace(welcome, snapshot=start.state)
         self.outbox += super().receive(link, welcome, now).sends
-        self.past.forget_streams_but({each.stream for each in (self, *self.elsewhere) if each.is_member})
+        self.past.forget_seats_but({each.seat for each in (self, *self.elsewhere) if each.is_member})
         self._hear_of_removed(start.removed, set())
         self._note_own_removal()
 
@@ -265,7 +266,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         ordinary = super()._report(forgotten)
-        gone = {group: frozenset(streams) for group, streams in self.to_report.items()}
+        gone = {group: in_order(streams) for group, streams in self.to_report.items()}
         removed = {group: self.past.ends_of_removed(group) for group in self.past.removed} if gone else {}
         return _group_report(ordinary, self._waiting_from(), gone, removed)
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from antecede.errors import AntecedeError
 from antecede.live.changing.core import ChangingCore
-from antecede.live.security.identity import Security
 from antecede.live.transport.wires import Wire, dial
 
 _FIRST_PAUSE = 0.05
@@ -111,21 +110,21 @@ def _close(attempt: asyncio.Task[Any]) -> None:
 
 
 class Calls:
-    """The calls of one process. `places` says by name where the settings look for others; `is_amiss` says
-    whether a link has no connection, or one that seems to be broken; `serve` greets on a connection, calls
-    its last argument once both have greeted, and serves it."""
+    """The calls of one process. `dial` makes a connection; `places` says by name where the settings look for
+    others; `is_amiss` says whether a link has no connection, or one that seems to be broken; `serve` greets
+    on a connection, calls its last argument once both have greeted, and serves it."""
 
     def __init__(
         self,
         core: ChangingCore,
-        security: Security,
+        dial: Callable[[str], Awaitable[Wire]],
         places: Mapping[str, str],
         may_call: Callable[[], bool],
         is_amiss: Callable[[int], bool],
         serve: Callable[[Wire, int, Callable[[int], None]], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        self._core, self._security, self._places, self._may_call = core, security, places, may_call
+        self._core, self._dial, self._places, self._may_call = core, dial, places, may_call
         self._is_amiss, self._serve, self._spawn = is_amiss, serve, spawn
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By link, who calls."""
@@ -172,7 +171,7 @@ class Calls:
                 end = loop.call_later(_TURN_SECONDS, turn.close)
                 if link not in self._core.links or not self._is_amiss(link):
                     return  # the other one has called meanwhile
-                wire = await dial_afresh(where, self._security.client, GREETING_SECONDS)
+                wire = await self._dial(where)
                 end.cancel()
                 loop.call_later(_ANSWER_SECONDS, turn.close)
                 if not self._is_amiss(link):

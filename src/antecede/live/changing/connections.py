@@ -68,7 +68,7 @@ class MemberConnections(ServedConnections):
         others = (member for _, member in settings.called() if member.name != settings.me)
         places = {member.name: member.at for member in others if member.at}
         self._calls = Calls(
-            core, security, places, self._may_call, self._is_amiss, self._call_partner, self._spawn
+            core, self._dial, places, self._may_call, self._is_amiss, self._call_partner, self._spawn
         )
         self._listener: Listener | None = None
         self._web: Listener | None = None
@@ -170,16 +170,19 @@ class MemberConnections(ServedConnections):
         mine = self._core.links[link][0]
         await self._call(wire, mine, link, "", greeted)
 
+    async def _dial(self, where: str) -> Wire:
+        return await dial_afresh(where, self._security.client, GREETING_SECONDS)
+
     async def seek(self, where: str, name: str, greeted: Callable[[int], None]) -> None:
         """Call whoever listens at a place, from the current address, and serve the connection; `greeted` is
         called with the link once both have greeted."""
-        wire = await dial_afresh(where, self._security.client, GREETING_SECONDS)
+        wire = await self._dial(where)
         await self._call(wire, self._core.address, None, name, greeted)
 
     async def inquire(self, where: str, name: str) -> bool:
         """Ask a founder whether it has seen this one before, whose store is empty."""
         async with asyncio.timeout(GREETING_SECONDS):
-            wire = await TcpWire.dial(where, self._security.client)
+            wire = await self._dial(where)
             try:
                 self._check_identity(wire, name)
                 wire.max_bytes = _MAX_GREETING

@@ -231,7 +231,7 @@ class ChangingCore(DeliveringCore):
     def _on_broadcast(self, event: Broadcast) -> None:
         self._require_member()
         member = self.member
-        while event.own and member.undelivered and self.poll(event.time):
+        while event.own and self._has_own_copies and self.poll(event.time):
             pass  # what this member has brought back is before its new messages here, as everywhere
         self._log(event)
         for payload in event.payloads:
@@ -253,6 +253,11 @@ class ChangingCore(DeliveringCore):
                 self.application.add_own(Delivery(self.last_broadcast, payload, named))
                 self._numbers[self.application.delivered] = self._next_number
         self._after(member)
+
+    @property
+    def _has_own_copies(self) -> bool:
+        """Whether this member has brought back messages that are not delivered here yet."""
+        return bool(self.member.undelivered)
 
     def _take_history(self, checkpoint: bool) -> HistoryBatch | None:
         """What is to be written before the journal; durably, if that forgets what it follows from."""
@@ -292,9 +297,8 @@ class ChangingCore(DeliveringCore):
         if isinstance(packet, ReportRequest):
             self.reports.is_asked = True
             return
-        if type(packet) is ProgressReport:
-            self.reports.hear(self.reports_heard.get(link), packet)
-            self.reports_heard[link] = packet
+        if isinstance(packet, ProgressReport):
+            self._hear_report(link, packet)
         messages = packet.message_ids()
         if messages and self.is_durable:
             self._arrived.update(dict.fromkeys(messages, self._next_number))
@@ -314,6 +318,10 @@ class ChangingCore(DeliveringCore):
             self._on_admitted(member, now)
         self._carry_out(mine, effects)
         self._after(member)
+
+    def _hear_report(self, link: int, report: ProgressReport) -> None:
+        self.reports.hear(self.reports_heard.get(link), report)
+        self.reports_heard[link] = report
 
     def _decode(self, link: int, data: bytes) -> Packet:
         if not is_ours(data):

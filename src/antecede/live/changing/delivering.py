@@ -139,8 +139,7 @@ class DeliveringCore(BackfillCore):
         queue, delivery = self.application, self.take_backfill()
         if not self.has_phones:
             follow(self.causes, delivery.message, delivery.causes or {})
-        queue.unacked.append(delivery)
-        queue.delivered += 1
+        queue.add(delivery)
         self._numbers[queue.delivered] = self._unblocking_number
 
     def _take_arrived(self, message: MessageId) -> int:
@@ -163,8 +162,7 @@ class DeliveringCore(BackfillCore):
         if named is not delivery.causes:
             delivery = Delivery(delivery.message, delivery.payload, named)
         queue = self.application
-        queue.delivered += 1
-        queue.unacked.append(delivery)
+        queue.add(delivery)
         self.reports.bytes += len(delivery.payload)
         self._numbers[queue.delivered] = number
         self.add_to_history(delivery, now)

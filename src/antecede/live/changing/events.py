@@ -181,8 +181,16 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, tag=60, gc=False):
     time: int
 
 
+class InGroup(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
+    """Only in the log of a process that may be in several groups: what follows happens in this one."""
+
+    group: str
+    time: int
+
+
 MembershipRecord = (
-    Founded
+    InGroup
+    | Founded
     | AttemptBegun
     | LinkOpened
     | JoinAsked

@@ -265,7 +265,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self._log(event)
         founders = sorted(event.founders, key=lambda each: each.name)
         me = [each.name for each in founders].index(self.name)
-        member = self.kind.founder(me, [each.address for each in founders], 0)
+        member = self.create_founder(me, [each.address for each in founders])
         member.forwards = event.forwards
         member.use_sealer(self.sealing)
         member.contacts = {stream: encode_contact(each) for stream, each in enumerate(founders)}
@@ -307,6 +307,9 @@ class MembershipCore(LinkTable, abc.ABC):
     def new_identity(self, nonce: bytes, at: str) -> Contact:
         """Who this process is in its next attempt."""
         return Contact(self.name, nonce, at)
+
+    def create_founder(self, me: Stream, addresses: list[int]) -> ChangingMember:
+        return self.kind.founder(me, addresses, 0)
 
     def create_outsider(self, address: int) -> ChangingMember:
         return self.kind.outsider(address, 0)
@@ -357,7 +360,7 @@ class MembershipCore(LinkTable, abc.ABC):
     @property
     def may_sponsor(self) -> bool:
         """Whether the application is between two deliveries and has all that counts as delivered."""
-        return self.wants_snapshot and not self.application.unacked and not self.member.undelivered
+        return self.wants_snapshot and self.application.is_idle and not self.member.undelivered
 
     def _on_declined(self, event: Declined) -> None:
         self._log(event)

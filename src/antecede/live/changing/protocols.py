@@ -41,7 +41,7 @@ def live_kind(name: str) -> type[ChangingMember]:
     if protocol.links.bounded_delays:
         why = "it needs promises about delays, which live groups do not offer"
     elif protocol.overlapping_groups:
-        why = "it is for several groups at once, and a live group is one"
+        why = "it is for several groups at once; write antecede.connect"
     elif name == Flooding.name:
         why = f"its links never change; write {ChangingPc.name}"
     else:

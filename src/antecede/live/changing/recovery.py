@@ -196,6 +196,14 @@ def _deliverable(core: ChangingCore) -> int:
 
 
 def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPacket]) -> None:
+    load_members(core, state, packets)
+    queue = core.application
+    queue.delivered, queue.unacked, queue.parking = state.delivered, deque(state.unacked), state.parking
+    queue.resume_parked(state.parked)
+
+
+def load_members(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPacket]) -> None:
+    """All but what its application is to be given."""
     core.members = {address: core.kind.restore(saved) for address, saved in state.members.items()}
     for member in core.members.values():
         member.use_sealer(core.sealing)
@@ -222,13 +230,10 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
     for link, numbered in sent.items():
         for number, data in sorted(numbered):  # each builds on the chain value of the one before
             core.outboxes[link].extend(number, [data])
-    queue = core.application
-    queue.delivered, queue.unacked, queue.parking = state.delivered, deque(state.unacked), state.parking
-    queue.resume_parked(state.parked)
-    queue.past = state.past
+    core.application.past = state.past
     core.resume_backfill(state.position, state.backfill_first, state.backfilled, state.backfill_end)
     core.counts_before, core.transfers = state.counts_before, state.transfers
     core.wants_history = state.wants_history
     if core.members:
-        queue.belong_to(core.me)
+        core.application.belong_to(core.me)
         core.forgets = core.member.forgets

@@ -32,7 +32,7 @@ from antecede.live.versions import STORE
 CURSOR = "cursor"
 UNFINISHED = ".tmp"
 _NAME = re.compile(r"(checkpoint|log)-([1-9]\d{0,18})(\.tmp)?")
-_STATE_FILE = re.compile(r"(snapshot|received|history)-[0-9a-f-]+(\.tmp)?")
+_STATE_FILE = re.compile(r"(in-[0-9a-f]{16}-)?(snapshot|received|history)-[0-9a-f-]+(\.tmp)?")
 _MAGIC = re.compile(MAGIC.replace(b"%d", rb"(\d{1,9})"))
 
 

@@ -1,0 +1,1 @@
+"""Live groups that overlap: one process, one store, one connection to each partner, many groups."""

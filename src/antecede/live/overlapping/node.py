@@ -1,0 +1,384 @@
+"""A process in several groups.
+
+    async with antecede.connect(me="ana", listen=":7000", store="ana") as node:
+        room = await node.join("room", founders=[...])
+        ops = await node.join("ops", contact=["bo@bo.example:7000"], snapshot=..., restore=...)
+        await ops.broadcast("deploying")
+        async for message in node:
+            print(message.group, message.origin, message.body)
+
+Iterating over the node gives the messages of all groups in one causal order. Iterating over a group gives its
+messages in their place in that order: an iteration over one waits while the next message is of another. So
+whoever iterates over groups iterates over each, or over the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from antecede.errors import AntecedeError, InputError, StoreError
+from antecede.live.changing.calling import GREETING_SECONDS, dial_afresh
+from antecede.live.changing.group import Restore
+from antecede.live.changing.sponsor import Snapshot
+from antecede.live.clock import MemberClock
+from antecede.live.driver import Driver
+from antecede.live.events import Opened
+from antecede.live.messages import Message
+from antecede.live.operations.logs import Log
+from antecede.live.overlapping.channels import ChannelWire, Trunks
+from antecede.live.overlapping.core import NodeCore
+from antecede.live.overlapping.deliveries import GroupIterator, NodeDeliveries
+from antecede.live.overlapping.group_core import GroupCore
+from antecede.live.overlapping.node_group import NodeGroup
+from antecede.live.overlapping.recovery import restore
+from antecede.live.ready import Ready
+from antecede.live.security.identity import Security
+from antecede.live.settings import Member, Settings, address, validate_name
+from antecede.live.store.disk import FileDisk
+from antecede.live.store.journal import Journal
+from antecede.live.store.records import MEMBERS_CHANGE
+from antecede.live.transport.admission import Admission, PendingConnection, capacity_for
+from antecede.live.transport.listener import Listener
+from antecede.live.transport.wires import TcpWire
+from antecede.live.versions import CHANGING_WIRE
+from antecede.membership.multigroup import ChangingMultigroup
+from antecede.protocols.base import LocalError
+
+_EXPECTED = 256
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be set for a process that is in several groups; docs/live.md says more of each."""
+
+    me: str
+    listen: str | None = None
+    store: str | None = None
+    sync: bool = True
+    own: bool = True
+    limit: int = 32 * 1024 * 1024
+    """Of each group."""
+    remove_after: str | None = None
+    heartbeat: str | None = None
+    suspect_after: str | None = None
+    forget_after: str = "7d"
+    insecure: bool = False
+
+
+def connect(**options: Any) -> Connecting:
+    """A process that joins groups which may overlap: `async with connect(me=..., ...) as node`, or
+    `node = await connect(...)`. The keywords are those of `NodeSettings`."""
+    if options.keys() & {"keys", "secret"}:
+        raise InputError("keys, secret: processes in several groups do not have them so far")
+    if isinstance(options.get("store"), Path):
+        options["store"] = str(options["store"])
+    try:
+        settings = msgspec.convert(options, NodeSettings)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error)) from error
+    return Connecting(Node(settings))
+
+
+class Connecting:
+    """A process that is about to be there."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __await__(self) -> Generator[Any, None, Node]:
+        return self._node._start().__await__()
+
+    async def __aenter__(self) -> Node:
+        return await self._node._start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._node.aclose()
+
+
+class Node:
+    """A process and its groups."""
+
+    deliveries: NodeDeliveries
+    driver: Driver
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        validate_name(settings.me)
+        Security(self._settings_of("groups", [settings.me]))  # which refuses what others could read
+        self.clock = MemberClock()
+        self.journal: Journal | None = None
+        self.joining = asyncio.Lock()
+        """A process joins one group at a time."""
+        self._core = NodeCore(settings.me, settings.store is not None, settings.own)
+        self._groups: dict[str, NodeGroup] = {}
+        self._log = Log("", settings.me)
+        self._counts: Counter[str] = Counter()
+        self._admission = Admission(capacity_for(_EXPECTED), [], self._counts)
+        self._listener: Listener | None = None
+        self._life = secrets.token_hex(8)
+        self._failure: StoreError | None = None
+        self._state = "new"
+        self.trunks = Trunks(settings.me, self._dial, self._accept_channel, self._on_trunk_end)
+
+    @property
+    def me(self) -> str:
+        return self.settings.me
+
+    @property
+    def address(self) -> str | None:
+        """Where this process listens."""
+        return self.trunks.at or None
+
+    @property
+    def groups(self) -> Mapping[str, NodeGroup]:
+        """Those that it has joined, by name."""
+        return MappingProxyType(self._groups)
+
+    @property
+    def connections(self) -> int:
+        """How many there are to other processes."""
+        return self.trunks.count
+
+    # Starting and closing
+
+    async def _start(self) -> Node:
+        if self._state != "new":
+            raise LocalError("a process connects once")
+        settings, core = self.settings, self._core
+        if settings.store is not None:
+            identity = {
+                "group": "",
+                "member": settings.me,
+                "protocol": ChangingMultigroup.name,
+                "members": MEMBERS_CHANGE,
+            }
+            self.journal = Journal(FileDisk(settings.store), identity, settings.sync)
+        try:
+            if self.journal is not None:
+                core.files = self.journal.disk
+                restore(core, self.journal)
+                self.clock.start_after(core.time)
+            self.driver = Driver(
+                core,  # type: ignore[arg-type]
+                self.journal,
+                settings.sync,
+                None,
+                self._on_advance,
+                self._on_failure,
+                lambda _: None,
+            )
+            self.deliveries = NodeDeliveries(
+                core,
+                self.driver,
+                self._groups,
+                self._names,
+                self.clock.now,
+                self._check_open,
+                self._wake,
+                settings.limit,
+            )
+            self._state = "open"
+            try:
+                for group in core.groups.values():
+                    self._begin_life(group)
+                await self.driver.durable()
+                await self._listen()
+            except BaseException:
+                await self._stop()
+                raise
+        except BaseException:
+            self._state = "closed"
+            if self.journal is not None:
+                self.journal.close()
+            raise
+        return self
+
+    async def _listen(self) -> None:
+        if self.settings.listen is None:
+            return
+        self._listener = Listener(self._admission, self._accept)
+        try:
+            await self._listener.start(*address(self.settings.listen, "listen"))
+        except OSError as error:
+            text = f"listen: cannot listen at {self.settings.listen}: {error.strerror or error}"
+            raise InputError(text) from error
+        self.trunks.at = self._listener.address
+
+    def _begin_life(self, group: GroupCore) -> None:
+        group.step(Opened(self._life, self.clock.now(), max(CHANGING_WIRE)))
+
+    async def aclose(self) -> None:
+        """Stop. What was accepted is in the store, and goes on when the process is started on it again."""
+        if self._state != "open":
+            return
+        self._state = "closed"
+        for group in list(self._groups.values()):
+            await group.aclose()
+        try:
+            await self._stop()
+        finally:
+            if self.journal is not None:
+                self.journal.close()
+
+    async def _stop(self) -> None:
+        self.deliveries.close()
+        if self._listener is not None:
+            self._listener.close()
+        self._admission.close_all()
+        await self.trunks.close()
+        await self.driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # Groups
+
+    async def join(
+        self,
+        group: str,
+        *,
+        founders: Sequence[str | Member] = (),
+        contact: str | Sequence[str | Member] = (),
+        snapshot: Snapshot | None = None,
+        restore: Restore | None = None,
+    ) -> NodeGroup:
+        """Join a group, or go on in it if the store says that this process is a member.
+
+        `founders`, `contact`, `snapshot` and `restore` are as with `antecede.join`. The state that a newcomer
+        starts with is restored after what it is to be given before, in other groups. So `join` waits for
+        that if the application iterates already; if it does not, that is restored when it does.
+        """
+        self._check_open()
+        if group in self._groups:
+            raise LocalError(f"{self.me} is in group {group}")
+        settings = self._settings_of(group, list(founders), contact)
+        if not settings.is_changing and group not in self._core.groups:
+            raise InputError(f"{group}: name its founders, or a contact in it")
+        joined = self._groups[group] = NodeGroup(self, settings, snapshot, restore)
+        try:
+            await joined._start()
+        except BaseException:
+            self._groups.pop(group, None)
+            raise
+        return joined
+
+    def _settings_of(
+        self, group: str, founders: list[str | Member], contact: str | Sequence[str | Member] = ()
+    ) -> Settings:
+        options = msgspec.structs.asdict(self.settings)
+        contacts = contact if isinstance(contact, str) else list(contact)
+        return Settings.create(
+            group=group, protocol=ChangingMultigroup.name, founders=founders, contact=contacts, **options
+        )
+
+    def core_of(self, group: str) -> GroupCore:
+        known = self._core.groups.get(group)
+        if known is not None:
+            return known
+        created = self._core.group(group)
+        self._begin_life(created)
+        return created
+
+    def closed(self, group: NodeGroup) -> None:
+        self._groups.pop(group.name, None)
+
+    @property
+    def is_joining(self) -> bool:
+        return any(core.is_joining for core in self._core.groups.values())
+
+    def deliver_ahead(self) -> None:
+        """What a process joins with may follow from what it is to be given in other groups, for which nobody
+        has asked yet."""
+        now = self.clock.now()
+        while self._core.may_poll() and self._core.poll(now):
+            pass
+        self.driver.stepped()
+
+    # Messages
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return GroupIterator(self.deliveries, None)
+
+    async def __anext__(self) -> Message:
+        return await self.deliveries.next(self.deliveries.alone(None))
+
+    def ack(self, message: Message) -> None:
+        """As `Group.ack`."""
+        self.deliveries.ack(message)
+
+    def nack(self, message: Message, delay: float = 0.0) -> None:
+        """As `Group.nack`."""
+        self.deliveries.nack(message, delay)
+
+    def _names(self, group: str) -> Mapping[int, str]:
+        return self._core.groups[group].labels
+
+    # Connections
+
+    async def _dial(self, where: str) -> TcpWire:
+        wire = await dial_afresh(where, None, GREETING_SECONDS)
+        if not isinstance(wire, TcpWire):
+            raise ConnectionRefusedError(f"{where}: processes in several groups are called by TCP")
+        return wire
+
+    async def _accept(self, connected: socket.socket, pending: PendingConnection) -> None:
+        wire = await TcpWire.accept(connected)
+        pending.close = wire.abort
+        try:
+            async with asyncio.timeout(GREETING_SECONDS):
+                trunk = await self.trunks.accept(wire)
+            self._admission.authenticated(pending)
+            await self.trunks.serve(trunk)
+        except AntecedeError as error:
+            self._log.warning("a connection is refused: %s", error)
+        finally:
+            wire.abort()
+
+    def _accept_channel(self, channel: ChannelWire, group: str) -> None:
+        joined = self._groups.get(group)
+        if joined is None or not joined.is_reachable:
+            channel.abort()  # who has opened it tries again
+        else:
+            joined.accept_channel(channel)
+
+    def _on_trunk_end(self, name: str, error: Exception) -> None:
+        self._log.warning("the connection to %s has ended: %s", name, error, extra={"peer": name})
+
+    # What the driver calls
+
+    def _on_advance(self, ready: Ready) -> None:
+        for group in list(self._groups.values()):
+            if group.is_reachable:
+                group.advanced(ready)
+                group.look()
+        self.deliveries.wake()
+
+    def _on_failure(self, error: StoreError) -> None:
+        self._failure = error
+        for group in list(self._groups.values()):
+            group.fail(error)
+        self.deliveries.close()
+
+    def _wake(self) -> None:
+        """The application has been given all that there was, or one of its own messages."""
+        for group in self._groups.values():
+            group.wake()
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._state != "open":
+            raise LocalError("the process is not connected any more")

@@ -1,0 +1,248 @@
+"""A group of a process that may be in several, as its application sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from antecede.live.addressing import Addressing
+from antecede.live.changing.attempts import Attempts
+from antecede.live.changing.connections import MemberConnections
+from antecede.live.changing.group import DynamicGroup, Restore
+from antecede.live.changing.sponsor import Snapshot
+from antecede.live.envelope import Body
+from antecede.live.messages import Message, MessageId, ParkedMessage
+from antecede.live.overlapping.channels import ChannelWire
+from antecede.live.overlapping.deliveries import GroupIterator, GroupMessage, NodeDeliveries
+from antecede.live.overlapping.group_core import GroupCore
+from antecede.live.requests import Requests
+from antecede.live.settings import Settings
+from antecede.live.transport.admission import PendingConnection
+from antecede.live.transport.wires import Wire
+from antecede.membership.state import Phase
+from antecede.protocols.base import LocalError
+
+if TYPE_CHECKING:
+    from antecede.live.overlapping.node import Node
+
+
+class GroupConnections(MemberConnections):
+    """The connections of one group are channels over those of the process."""
+
+    node: Node
+
+    async def start(self) -> None:
+        self.address = self.node.trunks.at
+        self._calls.may_be_called = bool(self.address)
+
+    async def _dial(self, where: str) -> Wire:
+        return await self.node.trunks.open(where, self._settings.group)
+
+    def accept_channel(self, channel: ChannelWire) -> None:
+        """Another process has opened a channel for this group."""
+        pending = self._admission.connected("a process", channel.abort)
+        if pending is None:
+            channel.abort()
+        else:
+            self._spawn(self._accept_pending(channel, pending))
+
+    async def _accept_pending(self, channel: ChannelWire, pending: PendingConnection) -> None:
+        try:
+            await self._accept(channel, pending)
+        finally:
+            self._admission.ended(pending)  # whatever has become of it, others may come
+
+
+class NodeGroup(DynamicGroup):
+    """Made by `Node.join`. An iteration over it has its messages in their place among those of others."""
+
+    _core: GroupCore
+    _deliveries: NodeDeliveries
+
+    def __init__(
+        self, node: Node, settings: Settings, snapshot: Snapshot | None, restore: Restore | None
+    ) -> None:
+        self._node = node
+        self._beginning: asyncio.Task[None] | None = None
+        super().__init__(settings, snapshot, restore, node.clock)
+        self._journal, self._driver = node.journal, node.driver
+
+    def _create_core(self, settings: Settings) -> GroupCore:
+        return self._node.core_of(settings.group)
+
+    @property
+    def name(self) -> str:
+        return self.settings.group
+
+    # Joining
+
+    async def _start(self) -> None:
+        if self._state != "new":
+            raise LocalError("a group is joined once")
+        connections = cast("GroupConnections", self._create_connections())
+        self._connections = connections
+        try:
+            await self._driver.durable()  # that this is a new life of the process
+            await self._open()
+        except BaseException:
+            await self._stop()
+            raise
+        self._state = "open"
+
+    def _create_connections(self) -> MemberConnections:
+        connections = GroupConnections(
+            self.settings,
+            self._core,
+            self._clock,
+            self._on_step,
+            self._watch.hear,
+            self._notify,
+            self.counts,
+            self._suspicions,
+            self._security,
+        )
+        connections.node = self._node
+        return connections
+
+    async def _open(self) -> None:
+        core = self._core
+        self._attempts = Attempts(
+            core, self._connections, self._driver, self._clock, self._on_step, self._until, self._log
+        )
+        await self._connections.start()
+        if self.settings.founders and not core.members:
+            await self._attempts.found(self.settings.first_members())
+        self._deliveries = self._node.deliveries
+        self._begin_ticking()
+        self._watch.begin()
+        if core.phase == Phase.LEAVING:
+            await self._until(lambda: core.phase != Phase.LEAVING)  # it had asked for that before
+        if core.phase != Phase.MEMBER:
+            async with self._node.joining:
+                await self._attempts.join(self._contacts())
+        if not core.is_started:
+            self._beginning = asyncio.create_task(self._begin())
+            self._beginning.add_done_callback(self._on_begin_end)
+            if self._node.deliveries.has_begun or core.application.is_idle:
+                await self._beginning
+        self._on_step()
+
+    async def _begin(self) -> None:
+        """The state that the application starts with comes after what was delivered before, in any group."""
+        await self._until(lambda: self._core.application.is_idle)
+        await self._driver.durable()
+        await super()._begin()
+        self._on_step()
+
+    def _on_begin_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and self._state == "open":
+            self._driver.fail(f"the state of {self.name} could not be restored: {error!r}")
+
+    async def _return(self) -> None:
+        text = f"{self.me} was removed from {self.name}, and joins it again"
+        self._problems.begin("returning", "returning", self.me, text)
+        self._notify("returning", self.me, text)
+        self._attempts.wants_history = False
+        async with self._node.joining:
+            await self._attempts.join(self._contacts())
+        await self._begin()
+        self._problems.end("returning")
+        self._on_step()
+
+    # Closing
+
+    async def aclose(self) -> None:
+        """Stop taking part. In the store the process is still a member, and goes on when it joins again."""
+        if self._state == "new" or self._has_left:
+            return
+        self._state, self._has_left = "closed", True
+        if self._journal is None and self._failure is None:
+            self._driver.flush()
+        await self._stop()
+        self._node.closed(self)
+        self._wake_waiters()
+        self._observers.end()
+
+    async def _stop(self) -> None:
+        self._requests.close()
+        for task in (self._returning, self._beginning, self._ticking):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        self._sponsor.close()
+        await self._connections.close()
+
+    # Messages
+
+    async def broadcast(
+        self,
+        body: Body,
+        timeout: float | None = None,
+        *,
+        headers: Mapping[str, str | bytes] | None = None,
+        content_type: str = "",
+        after: Message | None = None,
+    ) -> MessageId:
+        """As in any group. What this process was given in any of its groups precedes the message; `after`
+        says in the program which of it is meant, and is checked to be a message of one of them."""
+        if after is not None and getattr(after, "group", None) not in self._node.groups:
+            raise LocalError("after: not a message that this process was given in one of its groups")
+        return await super().broadcast(body, timeout, headers=headers, content_type=content_type)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return GroupIterator(self._deliveries, self.name)
+
+    async def __anext__(self) -> Message:
+        return await self._deliveries.next(self._deliveries.alone(self.name))
+
+    def parked(self) -> list[ParkedMessage]:
+        found = self._deliveries.parked()
+        return [each for each in found if cast("GroupMessage", each.message).group == self.name]
+
+    # What the node calls
+
+    @property
+    def is_reachable(self) -> bool:
+        return hasattr(self, "_connections") and not self._has_left
+
+    def accept_channel(self, channel: ChannelWire) -> None:
+        cast("GroupConnections", self._connections).accept_channel(channel)
+
+    @property
+    def addressing(self) -> Addressing:
+        return self._addressing
+
+    def requests(self) -> Requests:
+        """As messages refer to them."""
+        return self._requests
+
+    def note_delivered(self, message: Message) -> None:
+        """The application is given a message of this group."""
+        if self._observers.recent is not None and message.deliveries == 1:
+            self._observers.delivered(message)
+        if self._requests.pending:
+            self._requests.take(message)
+
+    def look(self) -> None:
+        """Something has happened in the process, perhaps in another group."""
+        if self._state in ("open", "draining", "leaving"):
+            self._watch.tell_changes()
+            self._check_removed()
+        self._room.set()
+
+    def wake(self) -> None:
+        self._room.set()
+
+    def fail(self, error: Any) -> None:
+        self._on_failure(error)
+
+    def advanced(self, ready: Any) -> None:
+        self._on_advance(ready)
+
+    def _on_tick(self) -> None:
+        if not self._node.deliveries.has_begun and self._node.is_joining:
+            self._node.deliver_ahead()
+        super()._on_tick()
