@@ -121,13 +121,15 @@ class Trial:
     def run(self) -> None:
         for name in self.names:
             self.start(name)
-        due, deadline = time.monotonic() + 5, time.monotonic() + self.options.seconds
+        due = time.monotonic()
+        deadline = due + self.options.seconds
         while time.monotonic() < deadline and not self.is_done():
             time.sleep(0.3)
             for name, process in list(self.running.items()):
                 if process.poll() is not None:
                     raise SystemExit(f"{name} has ended by itself; see {self.folder / name}.err")
-            if self.options.kill_every and time.monotonic() >= due and not self.has_sent():
+            is_due = self.options.kill_every and time.monotonic() >= due
+            if is_due and all(map(self.lines, self.names)) and not self.has_sent():
                 name = self.random.choice(self.names)
                 self.running[name].send_signal(signal.SIGKILL)
                 self.running[name].wait()
