@@ -15,16 +15,21 @@ from antecede.live.changing.greeting import MemberGreeting
 from antecede.live.changing.presence import PresenceUpdate
 from antecede.live.envelope import Body, unwrap, wrap
 from antecede.live.events import Incarnation
-from antecede.live.headers import NOTHING, About
+from antecede.live.headers import NOTHING, REPLY, REQUEST, About, with_reserved
 from antecede.live.transport import frames
 from antecede.live.transport.outbox import CHAIN_START, chain
 from antecede.membership.backlog import Backlog, BacklogEntry
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.site_packets import (
+    MoveReady,
+    MoveRequest,
+    PhoneArrival,
     PhoneJoin,
     PhoneLeave,
     PhoneRefused,
+    PhoneReleased,
     PhoneWelcome,
+    ReleaseRequest,
     SiteDownlink,
     StableNumber,
     author_id,
@@ -33,8 +38,11 @@ from antecede.protocols.base import Effects, Packet
 from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
 
 HERE = Path(__file__).parent
+VERSION = 2
+"""Of the wire format."""
 PIA = Contact("pia", bytes(range(8)), "", is_phone=True)
 SUE = Contact("sue", b"", "10.0.0.7:7000")
+DANA = Contact("dana", bytes(8), ":7000")
 ANA = (1 << 62) + 0x1234_5678_9ABC
 """A stream of a member that has joined: more than a number of JavaScript holds."""
 ME = author_id(1, 3)
@@ -83,6 +91,14 @@ PACKETS: dict[str, Packet] = {
     "farewell": PhoneLeave(3),
     "no slot": PhoneRefused(3),
     "no member": PhoneRefused(),
+    "a move, please": MoveRequest(),
+    "a slot is reserved": MoveReady(ANA, 2, 5, {0: 3, ANA: 14}, {ANA: MessageId(0, 2)}),
+    "release me when you have this much": ReleaseRequest({0: 3, ANA: 14}),
+    "released with this much": PhoneReleased({0: 4, ANA: 15}, frozenset({2})),
+    "I have this much": PhoneArrival({0: 4, ANA: 15}, frozenset({2})),
+    "the move is done": PhoneWelcome(
+        ANA, 2, 5, 20, OffsetBitmap.from_numbers({22, 23}), 24, {}, [], None, 14
+    ),
 }
 BODIES: dict[str, Body] = {
     "bytes": b"\x00\xff",
@@ -95,7 +111,7 @@ NOW = 1_763_500_000_123_456_000
 
 
 def vectors() -> dict[str, list[dict[str, Any]]]:
-    contacts = [SUE, PIA, Contact("dana", bytes(8), ":7000")]
+    contacts = [SUE, PIA, DANA]
     return {
         "frames": [_vector(name, each, frames.encode(each)) for name, each in FRAMES.items()],
         "packets": [_vector(name, each, ChangingFreescale.encode(each)) for name, each in PACKETS.items()],
@@ -119,7 +135,9 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
             {"stream": str(stream), "slot": slot, "origin": str(author_id(stream, slot))}
             for stream, slot in ((1, 3), (ANA, 1), (0, 12))
         ],
+        "requests": requests(),
         "story": story(),
+        "moves": moves(),
     }
 
 
@@ -141,28 +159,49 @@ def _payload(name: str, body: Body, now: int = 0, about: About = NOTHING) -> dic
     }
 
 
+def requests() -> list[dict[str, Any]]:
+    """A request, and the reply to it."""
+    asked = with_reserved(About("text/plain"), {REQUEST: "00112233aabbccdd bo"})
+    replied = with_reserved(NOTHING, {REPLY: "00112233aabbccdd pia~1f2e3d4c:3"})
+    return [_payload("request", "how much?", NOW, asked), _payload("reply", {"price": 4}, NOW, replied)]
+
+
+NAMES = {each.address: each.name for each in (SUE, DANA)}
+
+
 class Story:
-    """What a phone does and is sent, and after each step what it has to send."""
+    """What a phone does and is sent, and after each step what it has to send, and to whom."""
 
     def __init__(self) -> None:
-        self.phone = ChangingFreescale.phone_outside(PIA.address, 0)
+        self._begin_life()
         self.steps: list[dict[str, Any]] = []
 
+    def _begin_life(self) -> None:
+        self.phone = ChangingFreescale.phone_outside(PIA.address, 0)
+        self.phone.speaks = VERSION
+        for each in (SUE, DANA):
+            self.phone.meet(each.address, VERSION)
+
     def _add(self, effects: Effects, **step: Any) -> None:
-        sends = [ChangingFreescale.encode(each.packet).hex() for each in effects.sends]
+        sends = [
+            [NAMES[to], ChangingFreescale.encode(each.packet).hex()]
+            for each in effects.sends
+            for to in each.to
+        ]
         phase = self.phone.phase.name.lower()
         self.steps.append({**step, "sends": sends, "phase": phase})
 
-    def join(self) -> None:
-        self._add(self.phone.attach(SUE.address, 0), do="join")
+    def join(self, at: Contact = SUE) -> None:
+        self._add(self.phone.attach(at.address, 0), do="join", at=at.name)
 
     def start(self) -> None:
         self.phone.take_snapshot()
         self._add(Effects(), do="start")
 
-    def receive(self, packet: Packet) -> None:
+    def receive(self, packet: Packet, sender: Contact = SUE) -> None:
         data = ChangingFreescale.encode(packet)
-        self._add(self.phone.receive(SUE.address, packet, 0), do="receive", hex=data.hex())
+        effects = self.phone.receive(sender.address, packet, 0)
+        self._add(effects, do="receive", **{"from": sender.name}, hex=data.hex())
 
     def broadcast(self, payload: bytes) -> None:
         self._add(self.phone.broadcast(payload, 0), do="broadcast", hex=payload.hex())
@@ -172,14 +211,26 @@ class Story:
             origin, seq = delivery.message
             self._add(Effects(), do="deliver", origin=str(origin), seq=seq)
 
-    def give_up(self) -> None:
-        self._add(self.phone.give_up({SUE.address}, 0), do="give up")
+    def move(self, to: Contact) -> None:
+        self._add(self.phone.move(to.address, 0), do="move", to=to.name)
 
-    def return_elsewhere(self) -> None:
+    def give_up(self, *gone: Contact) -> None:
+        effects = self.phone.give_up({each.address for each in gone}, 0)
+        self._add(effects, do="give up", gone=[each.name for each in gone])
+
+    def leave(self) -> None:
+        self._add(self.phone.detach(0), do="leave")
+
+    def return_at(self, hub: Contact = SUE) -> None:
         backlog = self.phone.make_backlog()
-        self.phone = ChangingFreescale.phone_outside(PIA.address, 0)
+        self._begin_life()
         self.phone.bring_back(backlog)
-        self.join()
+        self.join(hub)
+
+
+def _down(number: int, stream: int, causes: set[int], seq: int = 0) -> SiteDownlink:
+    named = OffsetBitmap.from_numbers(causes)
+    return SiteDownlink(b"%d" % number, stream, seq or number, number, number - 1, named, stream, 0)
 
 
 def story() -> list[dict[str, Any]]:
@@ -189,10 +240,8 @@ def story() -> list[dict[str, Any]]:
     told.receive(PACKETS["a slot"])
     told.start()
     told.broadcast(b"three")
-    numbers = {9: set[int](), 10: {9}, 12: {10}, 13: set[int](), 14: {12, 13}}
-    for number, causes in numbers.items():
-        named = OffsetBitmap.from_numbers(causes)
-        told.receive(SiteDownlink(b"%d" % number, ANA, number, number, number - 1, named, ANA, 0))
+    for number, causes in {9: set[int](), 10: {9}, 12: {10}, 13: set[int](), 14: {12, 13}}.items():
+        told.receive(_down(number, ANA, causes))
     told.receive(NumberAssignment(3, 11))
     for _ in range(3):
         told.deliver()
@@ -205,17 +254,74 @@ def story() -> list[dict[str, Any]]:
     told.receive(StableNumber(14, 6))
     told.receive(SiteDownlink(b"16", 0, 16, 25, 0, OffsetBitmap(), 0, 0, {}, is_again=True))
     told.receive(SiteDownlink(b"26", 0, 26, 26, 25, OffsetBitmap(), 2, 1, {2: MessageId(0, 1)}))
-    told.give_up()
-    told.return_elsewhere()
+    told.give_up(SUE)
+    told.return_at()
     told.receive(PACKETS["a slot"])
     told.start()
     told.broadcast(b"again three")
-    told.receive(PhoneRefused(2))
-    told.return_elsewhere()
+    told.receive(SiteDownlink(b"26", 0, 26, 9, 8, OffsetBitmap(), 2, 1, {}, is_again=True))
+    told.receive(NumberAssignment(3, 10))
+    told.broadcast(b"again four")
+    told.receive(PhoneRefused(3))
+    told.return_at()
     told.receive(PACKETS["a slot without a state"])
     told.start()
-    told._add(told.phone.detach(0), do="leave")
+    told.leave()
     told.receive(PhoneRefused(0))
+    return told.steps
+
+
+def moves() -> list[dict[str, Any]]:
+    """A move with messages in all directions, one that is refused, one whose new super peer goes away, one
+    that ends in a return since the former one is gone, and one of which the phone asks and then thinks
+    better."""
+    told = Story()
+    told.join()
+    told.receive(PACKETS["a slot"])
+    told.start()
+    told.broadcast(b"three")
+    told.receive(_down(9, ANA, {8}))
+    told.receive(NumberAssignment(3, 10))
+    told.move(DANA)
+    told.receive(_down(11, ANA, {9}))
+    told.deliver()
+    told.broadcast(b"before the slot")
+    told.receive(PACKETS["a slot is reserved"], DANA)
+    told.broadcast(b"queued")
+    told.receive(_down(12, 0, {11}))
+    told.receive(_down(13, 0, {12}))
+    told.receive(NumberAssignment(4, 14))
+    told.deliver()
+    told.broadcast(b"queued, too")
+    told.receive(PACKETS["released with this much"])
+    told.receive(_down(15, 0, {13}))  # from a super peer that has released it: there is no such packet
+    told.receive(PACKETS["the move is done"], DANA)
+    told.receive(SiteDownlink(b"21", 0, 40, 21, 0, OffsetBitmap(), 0, 0), DANA)
+    told.receive(NumberAssignment(6, 25), DANA)
+    for _ in range(4):
+        told.deliver()
+    told.broadcast(b"at dana")
+    told.receive(StableNumber(24, 15), DANA)
+    told.move(SUE)
+    told.receive(PhoneRefused(), SUE)  # it is no member any more
+    told.move(SUE)
+    told.receive(MoveReady(1, 3, 4, {ANA: 15}, {}), SUE)
+    told.broadcast(b"never sent")
+    told.give_up(SUE)  # the new one goes away during the move
+    told.receive(PhoneRefused(7), DANA)
+    told.return_at(DANA)
+    told.receive(PACKETS["a slot without a state"], DANA)
+    told.start()
+    told.broadcast(b"home")
+    told.move(SUE)
+    told.receive(MoveReady(1, 4, 9, {0: 1}, {}), SUE)
+    told.give_up(DANA)  # the former one does not come back
+    told.return_at(SUE)
+    told.receive(PACKETS["a slot"])
+    told.start()
+    told.move(DANA)
+    told.give_up(DANA)  # it does not answer: the phone stays
+    told.broadcast(b"still here")
     return told.steps
 
 

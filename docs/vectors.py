@@ -25,8 +25,10 @@ from antecede.protocols.flooding import FloodPacket
 from antecede.protocols.freescale.packets import (
     DownlinkPacket,
     ExternalPacket,
+    FollowingPacket,
     InternalAck,
     NumberAssignment,
+    PassedUpPacket,
     UplinkPacket,
 )
 from antecede.protocols.pc import Hello, Ping, Pong, Snapshot
@@ -96,6 +98,14 @@ PACKETS: dict[str, tuple[str, Any]] = {
         ExternalPacket(b"hi", 3, 2, 8, 3, 6, {5: 4}, {0: OffsetBitmap.from_numbers({2})}, OffsetBitmap()),
     ),
     "freescale, acknowledgement": ("InternalAck", InternalAck(2, 8, OffsetBitmap.from_numbers({7, 8}))),
+    "levels, up": (
+        "PassedUpPacket",
+        PassedUpPacket(b"hi", 3, 2, OffsetBitmap.from_numbers({4, 6}), 5, 9),
+    ),
+    "levels, down": (
+        "FollowingPacket",
+        FollowingPacket(b"hi", 4, 1, 7, 2, OffsetBitmap.from_numbers({5}), 3),
+    ),
     "pc, ping": ("Ping", Ping(0, 3, 1)),
     "pc, pong": ("Pong", Pong(1)),
     "pc, hello": ("Hello", Hello()),

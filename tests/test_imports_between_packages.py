@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "sources": {"trace"},
     "audit": {"causality", "report", "spark", "trace"},
     "explore": {"audit", "causality", "report", "trace"},
-    "console": {"live", "report"},
+    "console": {"causality", "live", "membership", "protocols", "report", "sim"},
     "graph": {"audit", "causality", "spark", "trace"},
     "causal_order": {"causality", "compiled", "sources", "spark", "trace"},
     "advise": {"audit", "causality", "protocols", "sim", "spark", "trace"},

@@ -14,20 +14,19 @@ from antecede.sim.kernels import hcg
 
 CACHE_FOLDERS = """
 import antecede.{module} as kernel
-from antecede.jit import cache_folder
-from numba.core.dispatcher import Dispatcher
+from antecede.jit import CompiledFunction, cache_folder
 from pathlib import Path
 print(cache_folder(Path(kernel.__file__)))
-compiled = next(function for function in vars(kernel).values()
-                if isinstance(function, Dispatcher) and function.__module__ == kernel.__name__)
-print(Path(compiled.stats.cache_path))
+own = next(function for function in vars(kernel).values()
+           if isinstance(function, CompiledFunction) and function.__module__ == kernel.__name__)
+print(Path(own.compiled.stats.cache_path))
 """
 
 COMPILE = """
 import numpy as np
 from antecede.compiled import splitmix64
 splitmix64.mix(np.uint64(1))
-print(sum(splitmix64.mix.stats.cache_hits.values()), splitmix64.__file__)
+print(sum(splitmix64.mix.compiled.stats.cache_hits.values()), splitmix64.__file__)
 """
 
 

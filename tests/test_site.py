@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ def test_the_reference_has_every_public_name(module: str) -> None:
     public = sys.modules[module].__all__
     assert [name for name in public if f"\n## {name}\n" not in text] == []
     assert undocumented(module) == []
+    assert "ForwardRef" not in text
+
+
+def test_examples_in_docstrings_are_blocks_of_code() -> None:
+    text = api_reference("antecede.transactions")
+    assert "\n```python\nfrom antecede.transactions import check, read_history\n\nverdict = check(" in text
+    for module in MODULES:
+        prose = re.sub(r"^```.*?^```$", "", api_reference(module), flags=re.DOTALL | re.MULTILINE)
+        assert re.findall(r"^(?:from \S+ )?import \w+.*", prose, re.MULTILINE) == []
 
 
 def test_the_reference_has_every_command_with_its_options() -> None:
@@ -38,6 +48,7 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     without_code = re.sub(
         r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("tidy")
+"""One worker parses the sources, once."""
+
 SOURCE = Path(__file__).parent.parent / "src" / "antecede"
 MAX_LINES = 60
 
@@ -76,13 +79,13 @@ ALLOWED_WORDS: dict[tuple[str, str], str] = {
 """Exceptions: (file, name) and the reason."""
 
 
+PATHS = [file.relative_to(SOURCE).as_posix() for file in sorted(SOURCE.rglob("*.py"))]
+
+
 @cache
 def trees() -> dict[str, ast.Module]:
-    """The syntax tree of every source file, by path."""
-    return {
-        file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
-        for file in sorted(SOURCE.rglob("*.py"))
-    }
+    """The syntax tree of every source file, by path. They are not read before a test needs them."""
+    return {path: ast.parse((SOURCE / path).read_text(encoding="utf-8")) for path in PATHS}
 
 
 def classes(tree: ast.Module) -> Iterator[str]:
@@ -120,7 +123,7 @@ def test_a_class_name_has_one_meaning() -> None:
     assert {name: paths for name, paths in twice.items() if name not in SAME_CLASS_NAME} == {}
 
 
-@pytest.mark.parametrize("path", trees())
+@pytest.mark.parametrize("path", PATHS)
 def test_names_are_the_terms_of_the_field(path: str) -> None:
     tree = trees()[path]
     wrong = {name: CLASS_WORDS[name] for name in classes(tree) if name in CLASS_WORDS}
@@ -131,7 +134,7 @@ def test_names_are_the_terms_of_the_field(path: str) -> None:
     assert wrong == {}, "say instead"
 
 
-@pytest.mark.parametrize("path", trees())
+@pytest.mark.parametrize("path", PATHS)
 def test_functions_can_be_read_at_a_glance(path: str) -> None:
     long = {
         function.name: lines

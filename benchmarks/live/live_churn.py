@@ -1,13 +1,14 @@
 """A thousand joins and leaves through a live group of eight: what its members keep, and what a message costs.
 
-    python benchmarks/live/live_churn.py [--joins 1000] [--at-once 4] [--rate 40] [--window 10]
+    python benchmarks/live/live_churn.py [--joins 1000] [--at-once 4] [--rate 40] [--window 10] [--before 0]
 
 Each of the eight that stay is a process with a store, and they broadcast 100 bytes in turns all the time. In
 another process newcomers join, each with a name and a store of its own, broadcast a message and leave, a few
 at a time. Before, after and ten times in between nobody comes or goes for `--window` seconds; then memory
 and stores are measured, and the bytes that are written to sockets for each message. A store is a log that a
 checkpoint replaces after 4 MiB, so what a checkpoint would have now is measured, too. Writes live_churn.csv
-and live_churn.svg beside this file.
+and live_churn.svg beside this file, or to --out. `--joins 0` is the control: the same group, the same pauses,
+and nobody joins. `--before 120` lets the group run so long first.
 """
 
 from __future__ import annotations
@@ -172,6 +173,7 @@ async def pause(joins: int, began: float, controls: list[Connection], window: fl
 async def churn(options: Any, folder: Path, controls: list[Connection]) -> list[Row]:
     began = time.monotonic()
     take_samples(controls)  # once all have begun
+    await asyncio.sleep(options.before)
     rows = [await pause(0, began, controls, options.window)]
     numbers = iter(range(options.joins))
     for part in range(1, PARTS + 1):
@@ -226,6 +228,8 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--rate", type=float, default=40.0, help="messages a second of the eight together")
     parser.add_argument("--window", type=float, default=10.0)
+    parser.add_argument("--before", type=float, default=0.0, help="seconds without joins first")
+    parser.add_argument("--out", type=Path, default=HERE / "live_churn", help="without an ending")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="antecede-churn-") as name, contextlib.ExitStack() as processes:
@@ -238,11 +242,11 @@ def main() -> None:
             processes.callback(here.send, "stop")
             controls.append(here)
         rows = asyncio.run(churn(options, folder, controls))
-    with (HERE / "live_churn.csv").open("w", newline="") as file:
+    with options.out.with_suffix(".csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(Row.__struct_fields__)
         writer.writerows(msgspec.structs.astuple(row) for row in rows)
-    (HERE / "live_churn.svg").write_text(drawn(rows))
+    options.out.with_suffix(".svg").write_text(drawn(rows))
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def write(found: dict[str, CounterExample]) -> None:
     header = "| paper | rule as printed or read | fails by | messages | processes | steps | states |"
     lines = [header, "|---|---|---|---|---|---|---|", *(rows[each.name] for each in ERRATA), ""]
     lines += [
-        "What `check` does not find, most of it because it is not an error of order:",
+        "`check` does not find the following errors, most of them because they do not affect the order:",
         "",
         "| paper | error | shown by |",
     ]

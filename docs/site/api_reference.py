@@ -27,9 +27,13 @@ MODULES = (
 _WIDTH = 88
 
 
+_INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}.*|(?=\n {4}))(?:\n|\Z))+")
+
+
 def _doc(value: object) -> str:
-    """A docstring as Markdown. Indented blocks are code there too."""
-    return (inspect.getdoc(value) or "").strip()
+    """A docstring as Markdown. Indented blocks become code that is coloured."""
+    text = (inspect.getdoc(value) or "").strip()
+    return _INDENTED.sub(lambda block: _fence(textwrap.dedent(block[0]).strip()), text)
 
 
 def _own_doc(cls: type) -> str:
@@ -47,7 +51,8 @@ def _fence(code: str) -> str:
 
 def _readable(part: object) -> str:
     """A signature or parameter with names as the source has them: no quotes, no modules."""
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(part))
+    text = re.sub(r"ForwardRef\(('[^']*')\)", r"\1", str(part))
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
     return text.replace("<factory>", "...")
 

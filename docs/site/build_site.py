@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,11 @@ from pages import ROOT, stage
 
 BUILD = ROOT / "build" / "docs"
 PORT = 8000
+_NAVIGATION = re.compile(
+    r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="__nav_[\d_]+_label"'
+    r'([^>]*>\s*<label class="md-nav__title"[^>]*>\s*<span[^>]*></span>\s*([^<"]+?)\s*</label>)'
+)
+"""A section of the navigation, and its title; the label that the generator names for it may be empty."""
 _WORKER = "https://unpkg.com/iframe-worker/shim"
 """What the generator would have pages load from another host, to search when they are opened from disk."""
 
@@ -46,7 +52,18 @@ def _bring_worker(site: Path) -> None:
     shutil.copyfile(Path(__file__).parent / "vendor" / worker.name, worker)
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        page.write_text(text.replace(_WORKER, os.path.relpath(worker, page.parent)), encoding="utf-8")
+        text = text.replace(_WORKER, os.path.relpath(worker, page.parent))
+        page.write_text(accessible(text), encoding="utf-8")
+
+
+def accessible(page: str) -> str:
+    """A page on which every landmark has a name, and no header of a table is empty.
+
+    >>> accessible('<th></th>')
+    '<td></td>'
+    """
+    page = re.sub(r"<th([^>]*)></th>", r"<td\1></td>", page)
+    return _NAVIGATION.sub(r'\1aria-label="\3"\2', page)
 
 
 def serve(site: Path) -> None:

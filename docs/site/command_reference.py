@@ -47,7 +47,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     yield command.help + "\n"
     shown = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
     if shown:
-        yield "| argument or option | default | |\n|---|---|---|"
+        yield "| argument or option | default | meaning |\n|---|---|---|"
         for parameter in shown:
             said = _cell(getattr(parameter, "help", None) or "")
             yield f"| {_name(parameter)} | {_default(parameter)} | {said} |"

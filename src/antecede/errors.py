@@ -31,11 +31,22 @@ class MissingExtraError(AntecedeError):
     """A feature whose packages are not installed. The message names the extra that brings them."""
 
 
+def missing_extra(package: str, extra: str) -> str:
+    """What to do about a package that is not installed.
+
+    This environment has Antecede already, from wherever it came, so pip adds only the extra's packages.
+    """
+    return f"{package} is not installed; {install_extra(extra)}"
+
+
+def install_extra(extra: str) -> str:
+    return f"add the extra {extra} to this environment: pip install 'antecede[{extra}]'"
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import `module`, or raise `MissingExtraError` with the extra to install."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"{error.name} is not installed; it comes with: pip install 'antecede[{extra}]'"
-        ) from error
+        # Without the failed import: a program's traceback is then about the extra alone.
+        raise MissingExtraError(missing_extra(error.name or module, extra)) from None

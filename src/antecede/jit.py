@@ -4,10 +4,14 @@ Numba keys its cache by the file that defines a function. A kernel also compiles
 the modules it imports, so its machine code is stale once any of those changes. Here every module has a cache
 folder named by a digest of its own source and of every Antecede module that it imports, directly or not. It
 does not matter where the module is: another environment with the same sources finds its code compiled.
+
+Numba is imported when the first kernel is called. With `interpreted()`, kernels run as plain Python without
+it: for inputs so small that importing it, and compiling where nothing is cached, would take longer.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import os
@@ -17,12 +21,21 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+_MAX_STEPS = 2_000_000
+"""Of kernels that run as plain Python: half a second. Importing numba takes 0.3 s, compiling an audit 6 s."""
+_MAX_CALLS = 500_000
+"""Of kernels by each other, in one piece of work: a second."""
+_INTERPRETED: ContextVar[list[int] | None] = ContextVar("interpreted", default=None)
+"""How many more kernels may be called as plain Python; None where they are compiled."""
 
 
-def _import_numba() -> Any:
+@cache
+def import_numba() -> Any:
     """Numba, without a parser of YAML.
 
     With one it would take settings from a `.numba_config.yaml` in the current folder, which may be somebody
@@ -41,13 +54,8 @@ def _import_numba() -> Any:
             sys.modules["yaml"] = yaml
 
 
-numba = _import_numba()
-
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-_settings: Any = numba.config
-_USER_CACHE_DIR: str = _settings.CACHE_DIR
-"""The user's NUMBA_CACHE_DIR, or "": read once, since `_compile` sets `CACHE_DIR` for every module."""
+Result = TypeVar("Result")
 
 _SOURCE = Path(__file__).parent
 _PACKAGE = re.escape(_SOURCE.name)
@@ -110,7 +118,7 @@ def cache_folder(file: Path) -> str:
     It is under NUMBA_CACHE_DIR if that is set, otherwise under the user's cache folder.
     """
     digest = hashlib.sha256(b"".join(sorted(map(_digest, sources(file))))).hexdigest()[:12]
-    root = Path(_USER_CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = Path(_user_cache_dir() or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -122,6 +130,7 @@ def cache_folder(file: Path) -> str:
 @contextmanager
 def reported_compilation(report: Callable[[bool], None]) -> Iterator[None]:
     """Call `report` with True where code is compiled, and with False when it goes on; not for cached code."""
+    import_numba()
     event = importlib.import_module("numba.core.event")
 
     class CompilationListener(event.Listener):  # type: ignore[misc, name-defined]
@@ -141,47 +150,148 @@ _HOT: dict[str, Any] = {**_PLAIN, "_nrt": False}
 """No reference counts, which would take most of the time; such functions cannot create arrays."""
 _INNER: dict[str, Any] = {**_HOT, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """No wrappers for calls from Python, which take most of the compile time."""
+_LOCATOR = "KernelCacheLocator"
 
 
-_caching: Any = numba.core.caching
-# The name in older releases begins with an underscore; those may not know CACHE_LOCATOR_CLASSES.
-_Locator: Any = getattr(_caching, "UserProvidedCacheLocator", None) or _caching._UserProvidedCacheLocator
+def __getattr__(name: str) -> Any:
+    """The class by whose name numba finds where machine code is kept: made when numba is imported."""
+    if name == _LOCATOR:
+        return _locator()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class KernelCacheLocator(_Locator):  # type: ignore[misc]
-    """Puts machine code into `CACHE_DIR` itself; numba would add a folder for the path of the source."""
+@cache
+def _locator() -> Any:
+    caching = import_numba().core.caching
+    # The name in older releases begins with an underscore; those may not know CACHE_LOCATOR_CLASSES.
+    base = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
-    @classmethod
-    def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        return ""
+    class KernelCacheLocator(base):  # type: ignore[misc, valid-type]
+        """Puts machine code into `CACHE_DIR` itself; numba would add a folder for the path of the source."""
+
+        @classmethod
+        def get_suitable_cache_subpath(cls, py_file: str) -> str:
+            return ""
+
+    return KernelCacheLocator
 
 
-def _compile(function: Function, options: dict[str, Any]) -> Function:
-    _settings.CACHE_DIR = cache_folder(Path(function.__code__.co_filename))
-    others = getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
-    _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
+@cache
+def _user_cache_dir() -> str:
+    """The user's NUMBA_CACHE_DIR, or "": read once, since `_compile` sets `CACHE_DIR` for every module."""
+    return str(import_numba().config.CACHE_DIR)
+
+
+def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    numba = import_numba()
+    settings = numba.config
+    settings.CACHE_DIR = cache_folder(Path(function.__code__.co_filename))
+    others = getattr(settings, "CACHE_LOCATOR_CLASSES", "")
+    settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{_LOCATOR}"
     try:
-        compiled: Function = numba.njit(**options)(function)
+        return numba.njit(**options)(function)
     finally:
-        _settings.CACHE_LOCATOR_CLASSES = others
-    return compiled
+        settings.CACHE_LOCATOR_CLASSES = others
+
+
+class CompiledFunction:
+    """A function that is compiled when it is first called, by Python or by another kernel."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """Numba's dispatcher of the function."""
+        return _compile(self._function, self._options)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """By which numba knows what another kernel calls here."""
+        return self.compiled._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        calls_left = _INTERPRETED.get()
+        if calls_left is None:
+            return self.compiled(*arguments)
+        calls_left[0] -= 1
+        if calls_left[0] < 0:
+            raise TooManyCalls
+        return self._function(*arguments)
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+@contextmanager
+def interpreted(most_calls: int = 1 << 62) -> Iterator[None]:
+    """Run kernels as plain Python, up to so many calls; one more is a `TooManyCalls`.
+
+    The results are the same where no number overflows; a test compares them for all kernels that run so.
+    """
+    before = _INTERPRETED.set([most_calls])
+    try:
+        yield
+    finally:
+        _INTERPRETED.reset(before)
+
+
+class TooManyCalls(Exception):  # noqa: N818
+    """What runs as plain Python takes longer than was estimated."""
+
+
+class _Interpreter:
+    """How much this process has run as plain Python."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def takes(self, steps: int) -> bool:
+        """Whether so many more steps are few enough."""
+        if sys.modules.get("numba") is not None or self._steps + steps > _MAX_STEPS:
+            return False
+        self._steps += steps
+        return True
+
+
+_INTERPRETER = _Interpreter()
+
+
+def interpreted_if_quick(work: Callable[[], Result], steps: int) -> Result:
+    """Do some work, with kernels as plain Python if it takes few steps, and compiled if it does not.
+
+    `steps` is an estimate for the usual case. It counts together with what this process ran so before; where
+    numba is imported already, all is compiled. If far more kernels are called than estimated, the work is
+    done again, compiled; so it has to begin anew each time.
+    """
+    if _INTERPRETER.takes(steps):
+        try:
+            with interpreted(_MAX_CALLS):
+                return work()
+        except TooManyCalls:
+            pass
+    return work()
 
 
 def njit_plain(function: Function) -> Function:
     """Compile a function that Python calls and that may create arrays."""
-    return _compile(function, _PLAIN)
+    return cast(Function, CompiledFunction(function, _PLAIN))
 
 
 def njit_hot(function: Function) -> Function:
     """Compile a hot loop over arrays that its caller created."""
-    return _compile(function, _HOT)
+    return cast(Function, CompiledFunction(function, _HOT))
 
 
 def njit_inner(function: Function) -> Function:
     """Compile a rarely called part of a hot loop; Python cannot call it."""
-    return _compile(function, _INNER)
+    return cast(Function, CompiledFunction(function, _INNER))
 
 
 def njit_inline(function: Function) -> Function:
     """Compile a part of a hot loop and inline it: passing dozens of arrays would cost more."""
-    return _compile(function, {**_INNER, "forceinline": True})
+    return cast(Function, CompiledFunction(function, {**_INNER, "forceinline": True}))

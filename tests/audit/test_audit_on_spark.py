@@ -19,7 +19,7 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import Scenario, scenario
 from antecede.spark import audit, read_events, read_members
 from antecede.spark.read import members_frame
-from antecede.spark.session import refuse_unshared, spark_path
+from antecede.spark.session import is_connect, refuse_unshared, spark_path
 from antecede.trace.reader import trace_files
 from antecede.trace.schema import FIELDS, REQUIRED, Meta
 from planted import spoil
@@ -198,6 +198,8 @@ def test_a_folder_without_a_trace_is_refused(spark: SparkSession, tmp_path: Path
 
 def test_a_url_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
     """A Hadoop file system of its own (viewfs), as s3a or hdfs would be."""
+    if is_connect(spark):
+        pytest.skip("the file system is set up in this process's own JVM")
     given: Scenario = scenario(protocol="mbcp", peers=3, seconds=0.5)
     simulate_to(tmp_path / "t", given)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
@@ -208,6 +210,8 @@ def test_a_url_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_embedded_spark_shares_everything(spark: SparkSession, tmp_path: Path) -> None:
+    if is_connect(spark):
+        pytest.skip("this Spark is not embedded")
     refuse_unshared(spark, tmp_path / "not even there")
 
 

@@ -67,7 +67,7 @@ def test_the_path_is_numbered_and_the_fault_is_marked(late: bool) -> None:
     assert len(classed(svg, "direct", "never")) == (not late)
     words = " ".join(" ".join(svg.itertext()).split())
     assert "delivers n2:1 without its cause n0:1" in words
-    assert ("n0:1 comes only here, after 38 ms" if late else "n0:1 is never delivered here") in words
+    assert ("n0:1 arrives only here, after 38 ms" if late else "n0:1 is never delivered here") in words
     assert "Time goes to the right" in about
 
 

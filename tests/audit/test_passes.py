@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from antecede import jit
 from antecede.audit import core as judging
 from antecede.audit import passes as causality
-from antecede.audit.core import judge_run
+from antecede.audit.core import RunAudit, judge_run
 from antecede.causality import Execution, Kind, MessageId, Step, judge
 from antecede.causality.transitive_closure import count_dtype
+from antecede.jit import interpreted
 from antecede.trace.execution_from_rows import execution
 from random_executions import any_execution, as_rows
+
+jit.import_numba()  # so that what is not said to be interpreted is compiled
 
 
 @given(st.integers(0, 1 << 60))
@@ -46,6 +54,62 @@ def test_every_root_is_a_violation_with_a_shortest_path(seed: int) -> None:
         path = judgement.path(violation)
         assert len(path) == len(finding.path)
         assert [finding.path[0], finding.path[-1]] == [finding.cause, finding.effect]
+
+
+@given(st.integers(0, 1 << 60))
+@example(78)
+@example(162)
+def test_without_a_compiler_the_verdict_is_the_same(seed: int) -> None:
+    source = random.Random(seed)
+    table, members = as_rows(source, any_execution(source))
+    with interpreted():
+        found = judge_run("r", table, members)
+    assert found == judge_run("r", table, members)
+
+
+def test_what_is_interpreted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    interpreter = jit._Interpreter()
+    assert interpreter.takes(1_500_000)
+    assert not interpreter.takes(600_000)
+    assert interpreter.takes(500_000)
+    monkeypatch.setitem(sys.modules, "numba", ModuleType("numba"))
+    assert not jit._Interpreter().takes(1)
+
+
+def test_what_takes_longer_than_estimated_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = [judged(seed) for seed in range(20)]
+    monkeypatch.setattr(jit, "_MAX_CALLS", 20)
+    monkeypatch.setattr(jit._Interpreter, "takes", lambda *_: True)
+    assert [judged(seed) for seed in range(20)] == compiled
+
+
+def judged(seed: int) -> RunAudit:
+    source = random.Random(seed)
+    table, members = as_rows(source, any_execution(source))
+    return judge_run("r", table, members)
+
+
+def test_a_small_audit_needs_no_compiler(tmp_path: Path) -> None:
+    log = "".join(
+        f"{process},{index},{kind},{message}\n"
+        for process, index, kind, message in (
+            ("process", "index", "kind", "message"),
+            ("ana", 1, "send", "question"),
+            ("bo", 1, "deliver", "question"),
+            ("bo", 2, "send", "answer"),
+            ("cleo", 1, "deliver", "answer"),
+            ("cleo", 2, "deliver", "question"),
+        )
+    )
+    (tmp_path / "log.csv").write_text(log)
+    code = (
+        "import sys; sys.modules['numba'] = None; from antecede.cli.main import main;"
+        "sys.argv[1:] = ['audit', 'log.csv', '--map', 'message=message']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "cleo delivered answer before its cause question" in done.stdout
 
 
 def test_long_streams_use_wider_counters(monkeypatch: pytest.MonkeyPatch) -> None:

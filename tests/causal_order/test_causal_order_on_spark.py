@@ -37,7 +37,7 @@ def few_partitions(spark: SparkSession) -> Iterator[None]:
 def in_parts(spark: SparkSession, rows: Sequence[Any], schema: str, parts: int, seed: int = 0) -> DataFrame:
     """Rows shuffled and spread over so many partitions."""
     mixed = random.Random(seed).sample(list(rows), len(rows))
-    return spark.createDataFrame(spark.sparkContext.parallelize(mixed, parts), schema)
+    return spark.createDataFrame(mixed, schema).repartition(parts)
 
 
 def listed(frame: DataFrame) -> list[tuple[Any, ...]]:

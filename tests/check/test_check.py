@@ -30,7 +30,7 @@ BROKEN: list[tuple[type[Protocol], Bounds, int, str]] = [
     (broken_protocols.MbcpThatRaises, Bounds(), 5, "it raises LocalError: this is too much"),
     (broken_protocols.MbcpWithWrongReasons, Bounds(), 5, "for what did not happen before it"),
     (MbcpAsPrinted, Bounds(), 11, "p2:1 names p0:1, p1:1; its immediate causes are: p1:1"),
-    (broken_protocols.MbcpThatDoesNotSave, Bounds(), 6, "names nothing; its immediate causes are: p0:1"),
+    (broken_protocols.MbcpThatDoesNotSave, Bounds(), 6, "delivers p1:1 before p0:1"),
 ]
 
 

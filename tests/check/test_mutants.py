@@ -28,8 +28,9 @@ EQUIVALENT: dict[str, list[str]] = {
     "refuses only what no correct member sends": [
         "without `known is None`", "without `count < 1`", "without `peer == origin`",
         "deleted: raise ", "deleted: self._validate", "without `packet.origin",
-        "without `packet.seq < 1`", "without `not all", "without `not 0 <= previous", "without `not 1 <=",
-        "edge: 0 <= previous", "edge: 1 <= cause", "edge: 1 <= packet.seq",
+        "without `packet.seq < 1`", "without `self._inside(packet.origin)",
+        "without `not all", "without `not 0 <= previous", "without `not 1 <=",
+        "edge: 0 <= previous", "edge: 1 <= cause", "edge: 1 <= packet.seq", "edge: 1 <= packet.position",
         "deleted: self.holdback.release(MessageId(self.me, seq)",
     ],
     "does not touch what the next statement reads": ["after the next: "],
@@ -47,12 +48,12 @@ EQUIVALENT: dict[str, list[str]] = {
     ],
     "only saves work, or memory": [
         "always: if self.awaits_own(first, last)", "always: if message in holdback.held",
-        "deleted: self.unreported", "deleted: self.undelivered.discard", "deleted: self._clean_up",
-        "edge: packet.seq <= last",
-        "freescale.super_peer deleted: return", "deleted: self._record_progress", "always: if to:",
+        "deleted: self.unreported", "deleted: self.undelivered.discard",
+        "edge: packet.position <= last",
+        "freescale.super_peer deleted: return", "deleted: self._record_progress",
         "always: if others:", "delivered.add_between",
         "freescale.external always: if sender < self.super_peers",
-        "edge: sender < self.super_peers", "always: if packet.seq <= last",
+        "edge: sender < self.super_peers",
     ],
     "lets messages name more than they must, which test_freescale.py judges": [
         "deleted: self.causes.clear()", "deleted: self.causes.difference_update",

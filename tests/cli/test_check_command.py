@@ -20,6 +20,68 @@ class Hasty(Mbcp):
         return super()._accept(packet, [])
 """
 
+UNORDERED = """
+from typing import Any, ClassVar
+
+from antecede.causality import MessageId
+from antecede.protocols import NO_EFFECTS, Delivery, Effects, LinkRequirements
+from antecede.protocols import Packet, Protocol, Send, Waiting
+
+
+class Counted(Packet, frozen=True, array_like=True):
+    payload: bytes
+    origin: int
+    counts: dict[int, int]
+
+    def payload_bytes(self):
+        return len(self.payload)
+
+    def message_ids(self):
+        return (MessageId(self.origin, self.counts[self.origin]),)
+
+
+class Unordered(Protocol):
+    name: ClassVar[str] = "unordered"
+    summary: ClassVar[str] = ""
+    control: ClassVar[str] = ""
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
+    packets: ClassVar[Any] = Counted
+
+    counts: dict[int, int] = {}
+    held: list[Counted] = []
+
+    def broadcast(self, payload, now, group=None):
+        self.counts[self.me] = self.counts.get(self.me, 0) + 1
+        packet = Counted(payload, self.me, dict(self.counts))
+        return Effects((Send(self.partners(), packet),), message=packet.message_ids()[0])
+
+    def receive(self, link, packet, now):
+        self.held.append(packet)
+        return NO_EFFECTS
+
+    def deliver(self, now):
+        for packet in self.held:
+            if self.cause(packet) is None:
+                self.held.remove(packet)
+                self.counts[packet.origin] = packet.counts[packet.origin]
+                return Delivery(packet.message_ids()[0], packet.payload)
+        return None
+
+    def cause(self, packet):
+        # It waits for everybody else's messages, never for an earlier one of the same sender.
+        for peer, count in packet.counts.items():
+            if peer != packet.origin and count > self.counts.get(peer, 0):
+                return MessageId(peer, count)
+        return None
+
+    def waiting(self):
+        held = [(packet, self.cause(packet)) for packet in self.held]
+        return [Waiting(packet.message_ids()[0], cause) for packet, cause in held if cause]
+
+    def paper_bytes(self, packet):
+        return 4 * len(packet.counts)
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,8 +97,69 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_correct_protocol_holds_in_every_schedule() -> None:
     done = antecede("check", "mbcp")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[:3] for line in done.stdout.splitlines()][1] == ["mbcp", "holds", "459"]
+    first, _, verdict, second, _, other = done.stdout.splitlines()[:6]
+    assert first == "3 members, 1 message each, no faults"
+    assert verdict.split()[:3] == ["mbcp", "holds", "459"]
+    assert second == "2 members, 2 messages each, no faults"
+    assert other.split()[:3] == ["mbcp", "holds", "356"]
     assert "Equivalent schedules were left out (order, symmetry)" in done.stdout
+
+
+def test_by_default_the_order_of_one_members_messages_is_explored_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(UNORDERED)
+    done = antecede("check", "mine:Unordered", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "it delivers p0:2 before p0:1, which happened before p0:2" in done.stdout
+    small = antecede("check", "mine:Unordered", "--peers", "3", "--json", cwd=tmp_path)
+    (report,) = json.loads(small.stdout)["protocols"]
+    assert (small.returncode, report["bounds"]["peers"], report["bounds"]["messages"]) == (0, 3, 1)
+
+
+CLAIMS = """
+from antecede.protocols import Timestamp
+
+
+class Claims(Timestamp):
+    name = "claims"
+    carries_immediate_dependencies = True
+
+    def deliver(self, now):
+        delivery = super().deliver(now)
+        return delivery and type(delivery)(delivery.message, delivery.payload, {})
+
+
+class Hasty(Claims):
+    name = "hasty"
+
+    def _accept(self, packet, unmet):
+        return super()._accept(packet, [])
+"""
+
+
+def test_a_broken_claim_is_not_called_a_violation_of_causal_order(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(CLAIMS)
+    done = antecede("check", "mine:Claims", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "p1:1 names nothing; its immediate causes are: p0:1" in done.stdout
+    assert "Every delivery is in causal order, but it declares carries_immediate_dependencies" in done.stdout
+    assert "No violation of causal order was found in 459 states." in done.stdout
+
+
+def test_a_violation_of_causal_order_is_shown_rather_than_a_broken_claim(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(CLAIMS)
+    done = antecede("check", "mine:Hasty", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "before p0:1, which happened before" in done.stdout
+    assert "carries_immediate_dependencies" not in done.stdout
+
+
+def test_each_verdict_says_what_was_explored() -> None:
+    faulty = antecede("check", "mbcp", "--peers", "2", "--crashes", "2", "--losses", "1").stdout
+    assert faulty.startswith("2 members, 1 message each, 1 lost packet and 2 crashes\n")
+    layout = antecede("check", "freescale", "--peers", "2", "--layout", '{"inside": [1]}').stdout
+    assert layout.startswith('2 members, 1 message each, layout {"inside":[1]}, no faults\n')
+    changing = antecede("check", "mbcp", "--peers", "2", "--leaves", "1").stdout
+    assert changing.startswith("2 members, 1 message each, 1 leave\n")
 
 
 def test_what_is_not_explored_completely_is_not_called_complete() -> None:
@@ -63,7 +186,7 @@ def test_a_broken_protocol_fails_in_its_smallest_schedule(folder: Path) -> None:
     assert "p2: it delivers p1:1 before p0:1, which happened before p1:1" in shown
     assert "p1:1 arrived at p2 with causes {p0:1}." in shown
     assert "It depends immediately on p0:1." in shown
-    steps = [line for line in shown.splitlines() if line.strip()[:1].isdigit()]
+    steps = [line for line in shown.splitlines() if line[:1] == " " and line.split()[0].isdigit()]
     assert len(steps) == 6
     diagram = (folder / "found" / "mine.Hasty.svg").read_text()
     assert diagram.startswith("<svg")

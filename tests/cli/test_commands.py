@@ -1,4 +1,8 @@
-"""The commands as users run them: real processes, exit codes, one line per error."""
+"""The commands as users run them: real processes, exit codes, one line per error.
+
+Audits and graphs on Spark are run on the session that tests share; with a Spark of their own they are in the
+tests of damaged and private files, and of hostile text and folders.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +31,14 @@ from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.execution_from_rows import execution
 from antecede.trace.explain import RunEvents
-from command_line import antecede
+from command_line import antecede, antecede_here
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
 
 
 def document(*arguments: str, code: int = 0) -> Any:
-    done = antecede(*arguments, "--json")
+    run = antecede_here if "spark" in arguments else antecede
+    done = run(*arguments, "--json")
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
@@ -96,8 +101,9 @@ def test_audit_of_a_clean_trace(trace: Path) -> None:
     assert "clean" in antecede("audit", str(trace)).stdout
 
 
-def test_audit_names_exactly_the_exchanged_pair(trace: Path, tmp_path: Path) -> None:
+def test_audit_names_exactly_the_exchanged_pair(spark: SparkSession, trace: Path, tmp_path: Path) -> None:
     """Two adjacent deliveries of one process, the second immediately dependent on the first."""
+    del spark  # the session that is used
     table = pq.read_table(trace / "part-00000.parquet")
     whole = execution(table, {})
     order = CausalOrder(whole)
@@ -141,7 +147,10 @@ def test_audit_names_exactly_the_exchanged_pair(trace: Path, tmp_path: Path) -> 
     assert done.stdout.splitlines()[-1] == f"Page: {page}"
 
 
-def test_graph_writes_the_oracle_s_edges_in_process_and_on_spark(trace: Path, tmp_path: Path) -> None:
+def test_graph_writes_the_oracle_s_edges_in_process_and_on_spark(
+    spark: SparkSession, trace: Path, tmp_path: Path
+) -> None:
+    del spark  # the session that is used
     order = CausalOrder(execution(pq.read_table(trace / "part-00000.parquet"), {}))
     show = order.execution.show
     expected = {(show(c), show(e)) for e in order.messages for c in order.immediate_dependencies(e)}
@@ -300,7 +309,16 @@ def test_a_missing_extra_says_how_to_get_it(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "pip install 'antecede[sim]'" in done.stderr
+    assert "add the extra sim to this environment: pip install 'antecede[sim]'" in done.stderr
+
+
+def test_a_program_without_an_extra_ends_with_one_traceback() -> None:
+    script = "import sys; sys.modules['pyspark'] = None; from antecede.spark import connect"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.splitlines()[-1].endswith(
+        "pyspark is not installed; add the extra spark to this environment: pip install 'antecede[spark]'"
+    )
 
 
 def test_an_unreachable_cluster_is_reported_at_once(trace: Path) -> None:
@@ -380,7 +398,11 @@ def test_protocols_are_listed_with_their_requirements() -> None:
     shown = document("protocols")
     assert [each["name"] for each in shown] == list(PROTOCOLS)
     assert [each["name"] for each in shown if each["links"]["fifo"]] == ["flooding", "pc"]
-    assert {each["membership"] for each in shown if each["name"] == "mbcp"} == {"fixed"}
+    mbcp, pc = (next(each for each in shown if each["name"] == name) for name in ("mbcp", "pc"))
+    assert mbcp["changes_in_fixed_group"] == "nothing changes"
+    assert pc["changes_in_fixed_group"] == "links open and close, newcomers join"
+    assert mbcp["changes"] == pc["changes"] == "members join, leave, are removed, return"
+    assert "membership" not in antecede("protocols").stdout  # what may change is said once
     for line in ("any order", "FIFO", "immediate dependencies", "until its causes are delivered"):
         assert line in antecede("protocols").stdout
 

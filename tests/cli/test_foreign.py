@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import command_line
 from antecede.sim.record import simulate_to
@@ -60,7 +61,11 @@ def test_export_and_import_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
+def test_audit_under_a_map(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    del spark  # the session that is used
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "it.csv").write_text("who,what,msg\na,PUB,7\nb,SUB,7\nb,SUB,8\n")
     arguments = [
         "audit",
@@ -70,7 +75,7 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         "--map",
         "kind.send=PUB,kind.deliver=SUB",
     ]
-    done = antecede(tmp_path, *arguments, "--engine", engine, "--json")
+    done = command_line.antecede_here(*arguments, "--engine", engine, "--json")
     assert done.returncode == 1, done.stderr
     shown = json.loads(done.stdout)
     assert (shown["trace"], shown["orphans"], shown["messages"], shown["engine"]) == ("it.csv", 1, 1, engine)
@@ -86,7 +91,7 @@ def test_audit_under_a_map(tmp_path: Path, engine: str) -> None:
         (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to export"),
         (["export", "shiviz", "it.log", "--out", "out"], "a trace is a folder or a file ending in"),
         (["audit", "other.log"], "antecede sources lists the formats of other programs"),
-        (["audit", "it.csv"], "under these names, or mapped with --map"),
+        (["audit", "it.csv"], "say with --map which of them are the process, the kind"),
         (["audit", "it.csv", "--map", "process=who"], "no column kind"),
         (["audit", "s3a://bucket/t", "--map", "process=who"], "--map is for local files"),
     ],
@@ -105,7 +110,7 @@ def test_bad_rows_are_shown_or_refused(tmp_path: Path) -> None:
     (tmp_path / "it.csv").write_text("who,what,msg\na,send,7\nb,deliver,7\n,deliver,7\n")
     (tmp_path / "deps.csv").write_text("node,process,parents\na,p,\nb,p,a zz\n")
     named = ["it.csv", "--map", "process=who,kind=what,message=msg"]
-    example = "row 3, field who (process): it is empty"
+    example = "row 3 (line 4), field who (process): it is empty"
     for arguments, wrong in (
         (["audit", *named], example),
         (["graph", *named], example),
@@ -132,3 +137,98 @@ def test_another_programs_log_is_exported_and_drawn_under_a_map(tmp_path: Path) 
     (tmp_path / "bad.csv").write_text("node,process,parents\na,p,a\n")
     assert antecede(tmp_path, "graph", "bad.csv", "--out", "g").returncode == 2
     assert {file.name: file.read_bytes() for file in (tmp_path / "g").iterdir()} == before
+
+
+POINT_TO_POINT = """process,index,kind,msg,to
+ana,1,send,q,ben
+ben,1,deliver,q,
+ben,2,send,a,ana
+ana,2,deliver,a,
+cleo,1,send,c,ana
+ana,3,deliver,c,
+"""
+
+
+def test_without_receivers_missing_deliveries_say_that_everybody_was_expected(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(POINT_TO_POINT)
+    hint = "no column destinations: every message is expected at every process"
+    found = antecede(tmp_path, "audit", "log.csv", "--map", "message=msg", "--html", "a.html")
+    assert found.returncode == 1
+    assert "missing deliveries" in found.stdout
+    assert hint in found.stdout
+    page = (tmp_path / "a.html").read_text()
+    assert hint in page
+    assert "addressed" not in page
+    named = antecede(tmp_path, "audit", "log.csv", "--map", "message=msg,destinations=to")
+    assert (named.returncode, hint in named.stdout) == (0, False)
+    lost = POINT_TO_POINT.replace("ana,3,deliver,c,\n", "")
+    (tmp_path / "lost.csv").write_text(lost)
+    map_ = ["--map", "message=msg,destinations=to"]
+    missing = antecede(tmp_path, "audit", "lost.csv", *map_, "--html", "b.html")
+    assert (missing.returncode, hint in missing.stdout) == (1, False)
+    assert "addressed" in (tmp_path / "b.html").read_text()
+
+
+def test_a_table_under_our_names_without_receivers_says_so_too(tmp_path: Path) -> None:
+    header = "run,group,process,index,kind,origin,seq,time\n"
+    (tmp_path / "log.csv").write_text(
+        f"{header}r,g,a,1,send,a,1,1\nr,g,b,1,deliver,a,1,2\nr,g,c,1,send,c,1,3\n"
+    )
+    assert "no column destinations" in antecede(tmp_path, "audit", "log.csv").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--preset", "shiviz"], "antecede import shiviz LOG --out FOLDER --regex"),
+        (["--map", "clock=vc"], "antecede order --origin … --clock vc"),
+        (["--map", "parent=vc"], "for rows that name their parents node, process, seq, parents"),
+        (["--map", "message=msg"], "kind 'recv' is not send"),
+        (["--map", "message=msg"], "as in kind.deliver=recv, or kind.skip=recv"),
+    ],
+)
+def test_an_error_names_the_command_or_the_map_that_helps(
+    arguments: list[str], expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "log.csv").write_text(POINT_TO_POINT.replace("deliver", "recv"))
+    refused = antecede(tmp_path, "audit", "log.csv", *arguments)
+    assert refused.returncode == 2
+    assert expected in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("seq", "judged"), [("", "the order of the records was not judged"), (",seq", "in their own process")]
+)
+def test_clean_dependencies_say_whether_their_order_was_judged(seq: str, judged: str, tmp_path: Path) -> None:
+    places = (",2", ",1", ",1") if seq else ("", "", "")
+    rows = (f"{row}{place}" for row, place in zip(("b,x,a", "a,x,", "c,y,b"), places, strict=True))
+    (tmp_path / "log.csv").write_text("\n".join([f"node,process,parents{seq}", *rows, ""]))
+    done = antecede(tmp_path, "audit", "log.csv")
+    assert done.returncode == 0
+    assert judged in done.stdout
+    found = json.loads(antecede(tmp_path, "audit", "log.csv", "--json").stdout)
+    assert found["order_judged"] == bool(seq)
+
+
+def test_a_source_without_deliveries_is_audited_without_a_page(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("node,process,parents\na,x,\nb,x,a\n")
+    done = antecede(tmp_path, "audit", "log.csv", "--html", "page.html")
+    assert done.returncode == 0
+    assert "clean" in done.stdout
+    assert "No page: --html draws deliveries" in done.stdout
+    assert "antecede graph" in done.stdout
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_page_of_a_log_without_membership_has_no_counts_of_it(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(POINT_TO_POINT)
+    antecede(tmp_path, "audit", "log.csv", "--map", "message=msg", "--html", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "delivered twice" in page
+    assert "members wrongly in a view" not in page
+
+
+def test_the_help_names_what_map_knows(tmp_path: Path) -> None:
+    told = " ".join(antecede(tmp_path, "audit", "--help").stdout.replace("│", " ").split())
+    for name in ("process", "kind", "message", "origin", "seq", "index", "destinations", "time", "parents"):
+        assert name in told, name

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from antecede import __version__
+from antecede.audit.on_spark import audit
 from antecede.cli.main import app
+from antecede.errors import InputError
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 
@@ -55,6 +57,50 @@ def test_every_command_names_what_it_read(logs: Path, command: str) -> None:
     assert (found["runs"], found["engine"], found["version"]) == (1, "local", __version__)
     read = "7 rows of 2 files (ana.csv, ben.jsonl), 3 skipped"
     assert f"{read}; 1 run; in this process; Antecede {__version__}" in invoke(*arguments)
+
+
+LATE = [
+    "ana,1,send,q",
+    "ben,1,deliver,q",
+    "ben,2,send,a",
+    "cleo,1,deliver,a",
+    "cleo,2,deliver,q",
+    "ana,2,deliver,a",
+]
+"""A log in which cleo delivers an answer before its question, if its rows are in this order."""
+BY_ROWS = "no column index: the events of each process are taken in the order of the rows"
+
+
+def test_a_log_without_an_index_says_that_its_rows_decide(tmp_path: Path) -> None:
+    """With the column that orders the events left unmapped, the verdict is that of the rows."""
+    log, page = tmp_path / "log.csv", tmp_path / "audit.html"
+    log.write_text("\n".join(["process,idx,kind,msg", *sorted(LATE, reverse=True), ""]))
+    unmapped = [str(log), "--map", "message=msg"]
+    text = " ".join(invoke("audit", *unmapped, "--html", str(page)).split())
+    assert BY_ROWS in text
+    assert "columns that are not used: idx;" in text
+    assert BY_ROWS in page.read_text()
+    found = json.loads(invoke("audit", *unmapped, "--json"))["lineage"]
+    assert [note.startswith(BY_ROWS) for note in found["notes"]] == [True]
+    mapped = [str(log), "--map", "message=msg,index=idx"]
+    assert json.loads(invoke("audit", *mapped, "--json"))["lineage"]["notes"] == []
+    assert BY_ROWS not in invoke("audit", *mapped)
+    for other in (["graph"], ["explain", "--message", "q"], ["explore", "--out", str(tmp_path / "e.html")]):
+        assert BY_ROWS in " ".join(invoke(*other, *unmapped).split()), other
+
+
+def test_a_folder_without_an_index_is_read_file_after_file(tmp_path: Path) -> None:
+    for number in (1, 2):
+        rows = LATE[3 * number - 3 : 3 * number]
+        (tmp_path / f"day-{number}.csv").write_text("\n".join(["process,idx,kind,msg", *rows, ""]))
+    notes = json.loads(invoke("audit", str(tmp_path), "--map", "message=msg", "--json"))["lineage"]["notes"]
+    assert [note.startswith(f"{BY_ROWS}, file after file by name") for note in notes] == [True]
+
+
+def test_a_data_frame_without_an_index_is_refused(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("ana", "send", "q")], "process string, kind string, message string")
+    with pytest.raises(InputError, match=r"no columns run, group, index.* its rows have no order"):
+        audit(rows)
 
 
 def test_the_page_names_what_it_read(logs: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from antecede.cli.main import main
 from antecede.cli.node import _text_line
 from antecede.live.envelope import wrap
 from antecede.live.messages import Message
+from antecede.live.transport.wires import CUT
 from antecede.protocols.base import Delivery
 
 LOGGER = logging.getLogger("antecede.live")
@@ -34,11 +35,13 @@ def antecede(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*ANTECEDE, *arguments], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("protocol", ["mbcp", "freescale"])
+@pytest.mark.parametrize("protocol", ["mbcp", "freescale", "hcg", "basic"])
 def test_a_cluster_under_faults_loses_nothing(protocol: str) -> None:
+    # A subgroup on real time begins when two of its members have compared their clocks.
+    seconds, kill_every = ("8s", "4s") if protocol in ("hcg", "basic") else ("2s", "1s")
     arguments = [
-        "4", "--messages", "60", "--seconds", "2s", "--kill-every", "1s", "--delay", "0-20ms", "--no-sync",
-        "--json",
+        "4", "--messages", "60", "--seconds", seconds, "--kill-every", kill_every, "--delay", "0-20ms",
+        "--no-sync", "--json",
     ]  # fmt: skip
     done = antecede("cluster", *arguments, "--protocol", protocol)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,15 +53,67 @@ def test_a_cluster_under_faults_loses_nothing(protocol: str) -> None:
     assert shown["kills"] == sum(each["kills"] for each in shown["members"]) >= 1
     kinds = {each["kind"] for each in shown["members"]}
     assert ("internal" in kinds) == (protocol == "freescale")
+    assert ("local" in kinds) == (protocol in ("hcg", "basic"))
+
+
+def test_a_cluster_counts_its_cuts_and_leaves_the_folder_of_a_run_that_failed(tmp_path: Path) -> None:
+    arguments = ["3", "--messages", "300", "--seconds", "60s", "--cut-every", "200ms", "--no-sync", "--json"]
+    with subprocess.Popen(
+        [*ANTECEDE, "cluster", *arguments],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as cluster:
+        logs = members_with_a_cut(tmp_path)
+        children = Path(f"/proc/{cluster.pid}/task/{cluster.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGQUIT)
+        shown = json.loads(cluster.communicate(timeout=60)[0])
+    assert cluster.returncode == 1
+    assert shown["cuts"] >= 1
+    assert "exited" in shown["faults"][0]
+    assert {log.name for log in logs} <= {each.name for each in Path(shown["folder"], "members").iterdir()}
+
+
+def members_with_a_cut(folder: Path) -> list[Path]:
+    """Wait until a member has cut a connection; the logs of those that have."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        logs = [log for log in folder.glob("*/members/*.log") if CUT in log.read_text()]
+        if logs:
+            return logs
+        time.sleep(0.1)
+    raise AssertionError("no connection was cut")
+
+
+def test_a_cluster_of_overlapping_groups_loses_nothing(tmp_path: Path) -> None:
+    arguments = ["4", "--messages", "80", "--seconds", "2s", "--kill-every", "1s", "--no-sync", "--json"]
+    done = antecede("cluster", *arguments, "--protocol", "multigroup", "--trace", str(tmp_path / "trace"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["ok"]
+    assert shown["audit"] == {"clean": True, "engine": "local"}
+    assert {len(each["groups"]) for each in shown["members"]} == {2}
+    assert shown["verdict"]["clean"]
+    assert antecede("audit", str(tmp_path / "trace")).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["cluster"], "N"),
+        (["cluster", "4", "--protocol", "multigroup", "--loss", "0.1"], "--loss is for one group"),
         (["cluster", "1"], "N"),
         (["cluster", "3", "--protocol", "nonsense"], "nonsense"),
-        (["cluster", "3", "--protocol", "hcg"], "hcg needs promises about delays"),
+        (["cluster", "3", "--protocol", "hcg", "--internal", "1"], "for freescale, not for hcg"),
+        (["cluster", "3", "--protocol", "hcg", "--super-peers", "4"], "4 gateways in a group of 3"),
+        (["cluster", "9", "--protocol", "hcg", "--churn", "4", "--internal", "1"], "not for --churn"),
+        (["cluster", "9", "--protocol", "hcg", "--churn", "4", "--super-peers", "4"], "at least 5 members"),
+        (["cluster", "9", "--protocol", "hcg", "--churn", "4", "--trace", "t"], "hcg leaves none"),
+        (["cluster", "9", "--protocol", "vcube", "--churn", "4", "--super-peers", "6"], "not for --churn"),
+        (["cluster", "3", "--levels", "2"], "--levels is for freescale, not for mbcp"),
+        (
+            ["cluster", "3", "--protocol", "freescale", "--levels", "2"],
+            "2 levels of super peers are 3, with 3 members in all",
+        ),
         (["cluster", "3", "--seconds", "soon"], "'soon' is not a duration"),
         (["cluster", "3", "--delay", "20ms"], "'20ms' is not a range"),
         (["cluster", "3", "--kill-every", "often"], "'often' is not a duration"),
@@ -77,7 +132,7 @@ def test_a_cluster_under_faults_loses_nothing(protocol: str) -> None:
         (["node", "--me", "ana", "--peer", "bo@nowhere"], "'nowhere' is not an address"),
         (["node", "--me", "ana", "--peer", "ana"], "ana is listed twice"),
         (["node", "--me", "ana", "--listen", "7000"], "listen: '7000' is not an address"),
-        (["chat", "--me", "ana", "--protocol", "hcg"], "hcg"),
+        (["chat", "--me", "ana", "--protocol", "multigroup"], "multigroup"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -215,6 +270,37 @@ def test_two_nodes_talk(files: tuple[Path, Path], tmp_path: Path) -> None:
     with node(str(files[0])) as ana, node(str(files[1])) as bo:
         bo.write("after a night")
         assert ana.read_message() == message("bo", 2, "after a night", "ana:3")
+
+
+def test_a_founder_that_waits_for_others_says_so_and_can_be_stopped(tmp_path: Path) -> None:
+    config = tmp_path / "ana.toml"
+    config.write_text(
+        'group = "room"\nme = "ana"\nfounders = ["ana@127.0.0.1:1", "bo@127.0.0.1:2", "cy@127.0.0.1:3"]\n'
+        'store = "s"\n'
+    )
+    arguments = [*ANTECEDE, "node", str(config)]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        waiting = Node(process)
+        lines = [waiting.err.get(timeout=30) for _ in range(3)]
+        assert lines[2].endswith("the group begins when most founders are there; waiting for bo, cy")
+        for more in ([], ["add", "dana"]):
+            asked = antecede("members", str(config), *more)
+            assert (asked.returncode, asked.stdout) == (2, "")
+            assert asked.stderr.startswith("error: ana is not in the group yet")
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert waiting.err.get(timeout=30) == "stopped before it was in the group"
+
+
+def test_a_chat_that_is_not_admitted_yet_says_for_whom_it_waits(tmp_path: Path) -> None:
+    arguments = ["chat", "--me", "eve", "--contact", "ana@127.0.0.1:1", "--contact", "bo@127.0.0.1:2"]
+    with subprocess.Popen(
+        [*ANTECEDE, *arguments], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        line = Node(process).out.get(timeout=30)
+        process.kill()
+    assert line == "— eve is not in room yet, and waits for ana, bo; Ctrl-C ends it"
 
 
 def test_a_node_broadcasts_the_lines_of_a_file(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import command_line
 from antecede.cli.live_options import MemberOptions
 from antecede.cli.main import COMMANDS, app
 from antecede.cli.options import expand_options
+from antecede.units import SECOND, parse_duration
 
 REGISTERED = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
@@ -49,6 +51,49 @@ def test_node_and_chat_share_their_options() -> None:
 def test_the_former_name_of_broadcast_input_is_still_accepted() -> None:
     options = {parameter.name: parameter.opts for parameter in REGISTERED["node"].params}
     assert options["broadcast_input"] == ["--broadcast-input", "--say"]
+
+
+@dataclass(frozen=True)
+class Durations:
+    seconds: Annotated[float, typer.Option(help="How long.")] = 2.0
+
+
+@dataclass(frozen=True)
+class DurationsAsText:
+    seconds: Annotated[str, typer.Option(help="How long.")] = "20s"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seconds"),
+    [([], None), (["20s"], 20.0), (["20"], 20.0), (["1.5m"], 90.0), (["300ms"], 0.3), (["1e1"], 10.0)],
+)
+@pytest.mark.parametrize("options", [Durations, DurationsAsText])
+def test_an_option_in_seconds_takes_a_number_or_a_duration(
+    options: type[Durations | DurationsAsText], arguments: list[str], seconds: float | None
+) -> None:
+    found = []
+
+    def command(all_options: Any) -> None:
+        found.append(all_options.seconds)
+
+    command.__annotations__["all_options"] = options
+    small = typer.Typer()
+    small.command()(expand_options(command))
+    result = CliRunner().invoke(small, [f"--seconds={each}" for each in arguments])
+    assert result.exit_code == 0, result.output
+    if seconds is None:
+        seconds = 2.0 if options is Durations else 20.0
+    (value,) = found
+    assert (parse_duration(value) / SECOND if isinstance(value, str) else value) == seconds
+
+
+@pytest.mark.parametrize("command", ["simulate", "cluster 3"])
+@pytest.mark.parametrize("value", ["soon", "20 parsecs", "-1", "nan", "inf"])
+def test_what_is_no_duration_is_one_error(command: str, value: str) -> None:
+    ran = command_line.antecede(*command.split(), f"--seconds={value}")
+    assert ran.returncode == 2
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("error: ")
 
 
 @dataclass(frozen=True)

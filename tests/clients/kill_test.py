@@ -3,7 +3,8 @@ others broadcast, and nothing is lost or comes twice.
 
     python tests/clients/kill_test.py [KILLS] [SEED]
 
-Three Python members are its super peers; every tenth time the one that it is behind is started again, too.
+Three Python members are its super peers; every third time it is told to move to another one, and every tenth
+time the one that it is behind is started again, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from live_groups import until
 from phone_rooms import PhoneRoom, phone_room
 
 RESTART_EVERY = 10
+MOVE_EVERY = 3
 BURST = 6
 
 
@@ -35,13 +37,16 @@ class KillTest:
         self.accepted: list[str] = []
         """By members, or by the phone before it was killed."""
         self.tried: list[str] = []
-        self.restarts = 0
+        self.restarts = self.moves = 0
 
     async def run(self, kills: int) -> None:
         for turn in range(kills):
             await self._phone.start()
             if turn % RESTART_EVERY == RESTART_EVERY - 1:
                 await self._restart_its_super_peer(turn)
+            if turn % MOVE_EVERY == 0:
+                self.moves += 1
+                self._phone.tell(f"move {self._rng.choice(sorted(self._room.super_peers))}")
             bodies = [f"nod {turn:05}.{each}" for each in range(BURST)]
             for body in bodies:
                 self._phone.tell(f"broadcast {body}")
@@ -50,7 +55,10 @@ class KillTest:
             killing = asyncio.create_task(self._kill())
             await asyncio.gather(*members)
             answers = await killing
-            self.accepted += [answer["done"].removeprefix("broadcast ") for answer in answers]
+            done = [answer["done"] for answer in answers]
+            self.accepted += [
+                each.removeprefix("broadcast ") for each in done if each.startswith("broadcast ")
+            ]
 
     async def _restart_its_super_peer(self, turn: int) -> None:
         """Stopped and started, with the same application."""
@@ -93,6 +101,7 @@ class KillTest:
             "twice": twice,
             "out of order": disordered,
             "made up": foreign,
+            "moves asked for": self.moves,
             "super peers restarted": self.restarts,
         }
 

@@ -33,14 +33,21 @@ const fail = (error) => {
   say({ failed: String(error) });
   process.exit(1);
 };
+let restored = 0;
 const group = await join(name, {
   ...options,
-  restore: (state) => board.replace(JSON.parse(new TextDecoder().decode(state))),
+  restore: (state) => {
+    restored += 1;
+    board.replace(JSON.parse(new TextDecoder().decode(state)));
+  },
 }).catch(fail);
 const changes = [];
 
 async function read() {
-  for await (const message of group) board.add(message);
+  for await (const message of group) {
+    board.add(message);
+    if (message.isRequest) await message.reply(`${message.body}!`, { headers: { by: options.me } });
+  }
 }
 
 async function watch() {
@@ -52,6 +59,13 @@ async function obey() {
     const [command, ...rest] = line.trim().split(" ");
     let result = null;
     if (command === "broadcast") result = String(await group.broadcast(rest.join(" ")));
+    if (command === "move") group.move(rest[0]).catch(fail); // `look` shows when it is done
+    if (command === "request") {
+      const [who, ...body] = rest;
+      const reply = await group.request(who, body.join(" "), { timeout: 10_000 }).catch((error) => ({ error }));
+      result = reply.error ? `${reply.error.reason}: ${reply.error.message}` : reply.body;
+      if (!reply.error && String(reply.replyTo) === String(reply.id)) throw new Error("a reply to itself");
+    }
     if (command === "leave") {
       await group.leave();
       return say({ left: true });
@@ -68,6 +82,7 @@ async function obey() {
       waiting: group.waiting().map(({ id }) => String(id)),
       present: [...group.present].sort(),
       changes,
+      restored,
       me,
       state,
       connected,

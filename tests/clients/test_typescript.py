@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
 
 from live_groups import PATIENCE, free_ports, run, until
 from phone_rooms import PhoneRoom, phone_room
+from test_requests import applications
 
 from antecede.live.security import keys
 
@@ -231,5 +232,75 @@ def test_it_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path) -> Non
             await agree(room, nod, "behind cy", "cy is gone", "behind bo", "from ana")
             changes = (await nod.ask("look"))["changes"]
             assert ["returned", "bo", ""] in changes
+
+    run(test())
+
+
+async def here(phone: NodePhone, super_peer: str) -> dict[str, Any]:
+    return await asked(phone, lambda answer: answer["superPeer"] == super_peer, f"it is behind {super_peer}")
+
+
+def test_it_moves_while_everybody_broadcasts_without_a_snapshot(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room, node_phone(room, tmp_path) as nod:
+            await nod.start()
+            bodies = []
+            for turn, to in enumerate(["bo", "cy", "ana", "cy"]):
+                await nod.ask(f"move {to}")
+                for each in range(5):
+                    mine, theirs = f"nod {turn}.{each}", f"bo {turn}.{each}"
+                    await asyncio.gather(nod.broadcast(mine), room.groups["bo"].broadcast(theirs))
+                    bodies += [mine, theirs]
+                await here(nod, to)
+                assert [each for each in room.groups if "nod" in room.phones_of(each)] == [to]
+            await agree(room, nod, *bodies)
+            own = [body for body in bodies if body.startswith("nod")]
+            for board in room.boards.values():
+                assert [body for body in board.bodies if body.startswith("nod")] == own
+            last = await nod.ask("look")
+            assert last["restored"] == 1
+            kinds = [kind for kind, _, _ in last["changes"]]
+            assert (kinds.count("moved"), kinds.count("returned")) == (4, 0)
+            # Killed in the middle, it is at one of the two, and lacks nothing.
+            await nod.broadcast("before the kill")
+            nod.tell("move bo")
+            await nod.kill()
+            await nod.start()
+            await room.groups["cy"].broadcast("after the kill")
+            await agree(room, nod, *bodies, "before the kill", "after the kill")
+
+    run(test())
+
+
+def test_it_asks_and_is_asked(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path, reads=False) as room, node_phone(room, tmp_path, "ana") as nod:
+            tom = await room.start_phone("tom", "cy", reads=False)
+            async with applications(*room.groups.values()):
+                await nod.start()
+                assert (await nod.ask("request bo how much?"))["result"] == "how much?!"
+                assert (await nod.ask("request tom and you?"))["result"] == "and you?!"
+                unknown = (await nod.ask("request eve there?"))["result"]
+                assert unknown == "unknown: eve is not known to be in the group; nothing was broadcast"
+                await until(lambda: "nod" in tom.present, "presence")
+                for asking in (tom, room.groups["bo"]):
+                    reply = await asking.request("nod", f"{asking.me}, well?", PATIENCE)
+                    assert (reply.body, reply.headers) == (f"{asking.me}, well?!", {"by": "nod"})
+                    assert reply.reply_to is not None
+                    assert reply.reply_to.origin == asking.me
+
+    run(test())
+
+
+def test_it_is_given_what_is_sent_to_it_and_nothing_that_is_sent_to_others(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room, node_phone(room, tmp_path, "ana") as nod:
+            await nod.start()
+            bo = room.groups["bo"]
+            await until(lambda: "nod" in bo.present, "presence")
+            await bo.send("for cy alone", to=["cy"])
+            await bo.send("for nod", to=["nod"])
+            await bo.broadcast("for all")
+            await asked(nod, lambda answer: answer["bodies"] == ["for nod", "for all"], "the two")
 
     run(test())

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from antecede.console.sources import MemberSource, StoreSource
 from antecede.errors import AntecedeError
@@ -30,6 +34,56 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < end, f"not within {PATIENCE} s: {what}"
         time.sleep(0.02)
     return found
+
+
+@contextmanager
+def process(*arguments: str | Path, out: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command that serves a page, and the address that it prints. What else it prints goes to a file."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "antecede", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if out is None else out.open("wb"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stderr is not None
+    try:
+        said = ""
+        while not (found := re.search(r"Open (\S+)", said)):
+            line = started.stderr.readline()
+            assert line, said
+            said += line
+        threading.Thread(target=started.stderr.read, daemon=True).start()
+        yield started, found[1]
+    finally:
+        started.kill()
+        started.wait()
+
+
+@contextmanager
+def serving(*arguments: str | Path, out: Path | None = None, ends_with: int = 0) -> Iterator[str]:
+    """The address that a command prints; it must end well on Ctrl-C."""
+    with process(*arguments, out=out) as (started, address):
+        yield address
+        started.send_signal(signal.SIGINT)
+        assert started.wait(30) == ends_with
+
+
+def first_picture(address: str) -> dict[str, Any]:
+    """As a browser gets it: by the token a cookie, and by that a stream."""
+    parts = urlsplit(address)
+    opening = HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    opening.request("GET", f"{parts.path}?{parts.query}")
+    opened = opening.getresponse()
+    assert opened.status == 200
+    opened.read()
+    stream = HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    cookie = str(opened.headers["Set-Cookie"]).partition(";")[0]
+    stream.request("GET", f"{parts.path}events", headers={"Cookie": cookie})
+    picture: dict[str, Any] = json.loads(stream.getresponse().readline().removeprefix(b"data: "))
+    stream.close()
+    opening.close()
+    return picture
 
 
 class Loop:
@@ -172,7 +226,8 @@ def differences(shown: dict[str, Any], before: list[MemberReport], after: list[M
             f"changes at {me}: {seen - listed_changes}",
         )
     known = set().union(*({each.label for each in state.members} | {state.me} for state in [*before, *after]))
-    if {state.me for state in before} == later.keys():
+    answering = {label for label, each in documents.items() if each["answers"]}
+    if answering <= {state.me for state in before} == later.keys():  # a busy member may answer only the page
         check(rows.keys() <= known, f"{sorted(rows.keys() - known)} are in nobody's view")
     in_all = sum(int(each["held"]) for each in picture["members"] if each["answers"])
     check(shown["tiles"][0] == f"{in_all:,}", f"held: {shown['tiles'][0]} for {in_all}")

@@ -115,14 +115,14 @@ def test_a_missing_cause_is_found_in_three_clicks(page: Chrome, watched: Watched
     (missing,) = watched.members[2].state().missing[:1]
     assert missing.cause == watched.cause
     assert details.startswith(f"{watched.cause} is missing")
-    has, _, lacks = details.partition("Has it")[2].partition("Has not got it")
+    has, _, lacks = details.partition("Has it")[2].partition("Does not have it")
     assert sorted(has.split(), reverse=True) == [ANA, BO]
     assert lacks.split()[0] == CY
-    assert f"Waits at {CY}, since " in lacks
+    assert f"Waiting at {CY} since " in lacks
     assert all(each in lacks for each in watched.effects)
     click(page, "#details .chips button")
     wait_until(lambda: "Causal past" in text(page, "#details"), "the message that waits")
-    assert f"held at {CY}, since {watched.cause} is missing there" in text(page, "#details")
+    assert f"Held at {CY} because {watched.cause} is missing there" in text(page, "#details")
     page.back()
     wait_until(lambda: text(page, "#details").startswith(f"{watched.cause} is missing"), "back")
 
@@ -335,8 +335,8 @@ def test_what_is_gone_is_said(browser: Chrome, tmp_path: Path) -> None:
         wait_until(lambda: opened, "the console")
         browser.get(opened[0])
         wait_until(lambda: "live" in text(browser, "#live"), "a picture")
-        assert "Nothing is held" in text(browser, "#held-say")
-        assert "No message has been delivered" in text(browser, "#messages-say")
+        assert "No message is held" in text(browser, "#held-say")
+        assert "No messages since" in text(browser, "#messages-say")
         assert "bo" in text(browser, "#members-list")
         assert "no link to bo" in text(browser, "#members-list")
         ana.kill()

@@ -72,7 +72,7 @@ def test_the_planted_fault_alone_must_be_found(tmp_path: Path) -> None:
 
 
 def live(kills: int = 1, faults: tuple[str, ...] = (), audited: bool = True) -> LiveRun:
-    outcome = ClusterResult([TrialMember("peer0", "peer", 1, 1, 0, kills)], list(faults), 1.0, kills, 10)
+    outcome = ClusterResult([TrialMember("peer0", "peer", 1, 1, 0, kills)], list(faults), 1.0, kills, 0, 10)
     return LiveRun(outcome, Verdict.no_faults(1, 1, 1) if audited else None)
 
 

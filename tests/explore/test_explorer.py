@@ -19,16 +19,15 @@ import command_line
 from antecede.audit.core import judge_run
 from antecede.causality import MessageId
 from antecede.causality.happened_before import CausalOrder
-from antecede.errors import InputError
 from antecede.explore.columns import read_columns
-from antecede.explore.index import write_index
-from antecede.explore.layout import select_events
-from antecede.explore.notebook import NotebookExplorer
+from antecede.explore.index import read_run, write_index
+from antecede.explore.layout import STEP, select_events
 from antecede.explore.page import write_file
 from antecede.explore.server import open_server
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.trace.execution_from_rows import execution
+from antecede.trace.foreign.mapped_trace import mapped_trace
 from antecede.trace.parquet_files import write_parquet
 from antecede.trace.reader import read_trace
 from antecede.trace.schema import SCHEMA, SEND
@@ -302,19 +301,52 @@ def test_commands_write_it_and_link_to_it(tmp_path: Path) -> None:
     assert (tmp_path / "it" / "see.html").exists()
 
 
-def test_a_notebook_shows_a_data_frame_without_a_server(
-    browser: Chrome, explored: Explored, tmp_path: Path
-) -> None:
-    shown = NotebookExplorer(explored.rows.to_pandas())
-    cell = tmp_path / "cell.html"
-    cell.write_text(f"<!doctype html><body>{shown._repr_html_()}</body>", encoding="utf-8")
-    browser.get(cell.as_uri())
-    browser.switch_to.frame(0)
-    try:
-        found = call(browser, "await app.search('z:1'); return app.view.selection.name;")
-        events = call(browser, "return app.data.index.events;")
-    finally:
-        browser.switch_to.default_content()
-    assert (found, events) == ("z:1", shown.written.events)
-    with pytest.raises(InputError, match="expected a DataFrame"):
-        NotebookExplorer(3)
+NO_TIMES = """process,index,kind,msg
+ana,1,send,question
+bo,1,deliver,question
+bo,2,send,answer
+cleo,1,deliver,answer
+cleo,2,deliver,question
+ana,2,deliver,answer
+"""
+
+
+def test_without_times_causes_are_left_of_their_effects(browser: Chrome, tmp_path: Path) -> None:
+    """The log of the tutorial: no scale, no times, and no arrow that points backwards."""
+    (tmp_path / "log.csv").write_text(NO_TIMES)
+    antecede(tmp_path, "explore", "log.csv", "--map", "message=msg", "--out", "log.html")
+    browser.get((tmp_path / "log.html").as_uri())
+    places = call(
+        browser,
+        "const at = await app.data.chunk(0);"
+        "return [...at.time].map((time, event) => [at.laneKind[event] >>> 4, time, at.since[event]]);",
+    )
+    by_lane = {lane: [round(time / 1000) for own, time, _ in places if own == lane] for lane in range(3)}
+    assert by_lane == {0: [0, 3], 1: [1, 2], 2: [3, 4]}
+    assert all(since > 0 for _, time, since in places if time not in (0, 2300))
+    about, status = (browser.find_element("id", name).text for name in ("about", "status"))
+    assert "no times: left to right is order only" in about
+    assert status == "6 events"
+    call(browser, "await app.showMark(0);")
+    details = browser.find_element("id", "details").text
+    assert " ns" not in about + status + details
+    assert " s." not in details
+    assert "Sent by bo." in details
+    call(browser, "await app.search('2 s');")
+    assert "a process or ORIGIN:SEQ." in browser.find_element("id", "status").text
+
+
+def test_messages_back_and_forth_without_times_are_one_chain(tmp_path: Path) -> None:
+    """Two processes of which one counts its events from a thousand: only the messages relate them."""
+    lines = ["process,index,kind,msg"]
+    for turn in range(50):
+        first, second = ("ana", "bo") if turn % 2 == 0 else ("bo", "ana")
+        lines += [f"{first},{2 * turn + 1_000 * (first == 'bo')},send,m{turn}"]
+        lines += [f"{second},{2 * turn + 1 + 1_000 * (second == 'bo')},deliver,m{turn}"]
+    (tmp_path / "log.csv").write_text("\n".join([*lines, ""]))
+    with mapped_trace(str(tmp_path / "log.csv"), ["message=msg"]) as ours:
+        explored = read_run(Path(ours), "log", None)
+    assert not explored.has_times
+    time, sequence = explored.layout.events.time, explored.layout.sequence
+    assert (time[sequence] // STEP).tolist() == list(range(100))
+    assert (np.diff(time[sequence]) > 0).all()

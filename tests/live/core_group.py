@@ -26,6 +26,7 @@ from antecede.live.events import (
     Parked,
     ProgressReceived,
     RepairReceived,
+    TimerFired,
     Unparked,
 )
 from antecede.live.ready import Ready, send_and_advance
@@ -33,15 +34,18 @@ from antecede.live.recovery import restore
 from antecede.live.settings import Member, Roster
 from antecede.live.stability import Row
 from antecede.live.store.journal import Journal
+from antecede.live.subgroups.settings import Subgroup
 from antecede.live.trace_rows import TraceRow
 from antecede.live.transport import frames
 from antecede.protocols.base import Delivery
 from antecede.protocols.freescale import FreescaleLayout
+from antecede.protocols.freescale.hierarchy import Hierarchy
 
 LIVE = (
-    "mbcp", "timestamp", "timestamp-diff", "depseq", "freescale", "vcube", "vcube-agg", "flooding", "pc",
+    "mbcp", "timestamp", "timestamp-diff", "depseq", "freescale", "hierarchy", "vcube", "vcube-agg",
+    "flooding", "pc", "hcg", "basic",
 )  # fmt: skip
-WITH_REPAIR = LIVE[:-2]
+WITH_REPAIR = LIVE[:-4]
 """Those in which members supply each other with what a dead one has sent to some of them only."""
 
 
@@ -50,8 +54,18 @@ core_module._MAX_BATCH_BYTES, core_module._MAX_BATCH = 300, 3  # and batches end
 
 
 def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Roster:
-    """`size` members; `layout` says who is behind whom, where the protocol has super peers."""
+    """`size` members; `layout` says who is behind whom, where the protocol has super peers or gateways."""
     members = [Member(f"m{rank}") for rank in range(size)]
+    if protocol in ("hcg", "basic"):
+        gateways = 1 + layout % size
+        for rank in range(gateways, size):
+            layout //= 3
+            members[rank] = Member(f"m{rank}", behind=f"m{layout % gateways}")
+        clocks = ["real 20ns 5ns", "linear", "vector"]
+        subgroups = {f"m{rank}": clocks[(rank + ack_every) % 3] for rank in range(gateways)}
+        return Roster.create(protocol, members, {each: Subgroup.parse(subgroups[each]) for each in subgroups})
+    if protocol == "hierarchy":
+        return tree(size, layout, ack_every)
     if protocol == "freescale":
         supers = layout % (size // 2 + 1)
         for rank in range(supers, size):
@@ -63,6 +77,22 @@ def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Ro
         created = msgspec.structs.replace(
             created, layout=FreescaleLayout(created.layout.inside, ack_every=ack_every)
         )
+    return created
+
+
+def tree(size: int, layout: int, ack_every: int) -> Roster:
+    """Super peers behind super peers, if there are members enough; `layout` says who is below whom."""
+    highest = 1 + layout % max(1, size - 2)
+    members = [Member(f"m{rank}") for rank in range(highest)]
+    for rank in range(highest, size):
+        layout //= 3
+        above = layout % highest if rank == highest else rank - 1 if rank == highest + 1 else None
+        above = max(0, rank - 1 - layout % 4) if above is None else above
+        members.append(Member(f"m{rank}", behind=f"m{above}"))
+    created = Roster.create("freescale", members)
+    if created.protocol is Hierarchy:
+        layout_of = msgspec.structs.replace(created.layout, ack_every=ack_every)
+        created = msgspec.structs.replace(created, layout=layout_of)
     return created
 
 
@@ -387,7 +417,7 @@ class Group:
         core.repair.skip_stable(core.protocol, core.outboxes.values())
         rows: list[Row] = []
         for turn in range(core.size):
-            rows += core.stability.changes_since(self.reported[source, to], turn)
+            rows += core.stability.changes_since(to, self.reported[source, to], turn)
         frame = frames.decode(frames.encode(frames.Progress(rows)))
         assert isinstance(frame, frames.Progress)
         self.peers[to].core.step(ProgressReceived(source, frame.rows))
@@ -406,6 +436,12 @@ class Group:
             core.step(RepairReceived(helper, data, self.now, spans))
         return before != [window.to_bytes() for window in core.stability.received]
 
+    def fire(self) -> None:
+        """Whoever has asked to be woken by now is."""
+        for peer in self.peers:
+            if peer.alive and peer.core.has_timer_due(self.now):
+                peer.core.step(TimerFired(self.now))
+
     def settle(self, gone: frozenset[int] = frozenset()) -> None:
         """All come back but those that are gone; then everything is carried, delivered and reported."""
         for peer in self.peers:
@@ -417,7 +453,8 @@ class Group:
         quiet = 0
         while quiet < 5:
             self.now += 1
-            moved = False
+            moved = any(peer.alive and bool(peer.core.timers) for peer in self.peers)
+            self.fire()
             for peer in self.peers:
                 if peer.alive:
                     moved |= peer.core.has_ready
@@ -450,5 +487,6 @@ class Group:
                 assert action.body == bodies[action.message]
                 if action.kind is Kind.DELIVER:
                     immediate = judgement.order.immediate_dependencies(action.message)
-                    assert sorted(action.causes.items()) == sorted(immediate)
+                    named = immediate if peer.core.names_causes or peer.core.protocol.names_causes else []
+                    assert sorted(action.causes.items()) == sorted(named)
         return judgement

@@ -11,6 +11,7 @@ from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import AttemptBegun, Founded, JoinAsked, LinkOpened, Sponsored, Started
 from antecede.live.changing.recovery import restore
+from antecede.live.envelope import origin_in
 from antecede.live.events import CertificateLearned, PacketReceived
 from antecede.live.ready import send_and_advance
 from antecede.live.store.journal import Journal
@@ -39,6 +40,8 @@ class Driven:
             self.core.use_signatures(NameKeyring(self.core))
         self.disk = disk or MemoryDisk(Path(name))
         self.journal = Journal(self.disk, {"member": name}, sync=False)
+        self.given: list[str] = []
+        """What its application calls the messages that it was given."""
         self.core.files = self.disk
         restore(self.core, self.journal)
         for each in NAMES if is_signed else ():
@@ -59,6 +62,7 @@ class Driven:
         bodies = []
         while (delivery := self.core.next_delivery(0, acks=True)) is not None:
             bodies.append(delivery.message)
+            self.given.append(f"{origin_in(delivery, self.core.labels)}:{delivery.message.seq}")
             self.carry_out()
         self.carry_out()
         self.journal.cursor = self.core.application.cursor

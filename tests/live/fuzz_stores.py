@@ -55,7 +55,11 @@ def stores(folder: Path) -> list[tuple[Roster, str, dict[str, object], MemoryDis
                 peer.take(turn)
         for peer in group.peers:
             name = members.names[peer.rank]
-            identity: dict[str, object] = {"member": name, "protocol": protocol, "members": members.lines}
+            identity: dict[str, object] = {
+                "member": name,
+                "protocol": members.protocol.name,
+                "members": members.lines,
+            }
             found.append((members, name, identity, renamed(peer.disk.killed(), identity)))
     return found
 

@@ -91,6 +91,11 @@ class Ear:
     async def has(self, count: int) -> None:
         await until(lambda: len(self.messages) >= count, f"{count} messages at {self.group.me}")
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has been told that it will hear nothing more."""
+        return self._tasks[-1].done()
+
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()

@@ -19,8 +19,9 @@ from antecede.live.group import Group
 class PhoneRoom(Room):
     """Three founders that are super peers, and phones behind them."""
 
-    def __init__(self, folder: Path, is_secure: bool = False) -> None:
+    def __init__(self, folder: Path, is_secure: bool = False, protocol: str = "freescale") -> None:
         super().__init__(folder)
+        self.protocol = protocol
         self.web_ports = dict(zip(self.ports, free_ports(len(self.ports)), strict=True))
         scheme = "wss" if is_secure else "ws"
         self.super_peers = {
@@ -30,14 +31,13 @@ class PhoneRoom(Room):
     async def start(self, name: str, reads: bool = True, **options: Any) -> Group:
         if name in self.web_ports:
             options.setdefault("web", f"127.0.0.1:{self.web_ports[name]}")
-        return await super().start(name, reads, protocol="freescale", **options)
+        return await super().start(name, reads, protocol=self.protocol, **options)
 
     async def start_phone(self, name: str, *super_peers: str, **options: Any) -> PhoneGroup:
         """Start a phone that may be behind these super peers, the first one first."""
         places = [self.super_peers[each] for each in super_peers or self.super_peers]
-        group = await super().start(
-            name, contact=[], listen=None, super_peers=places, snapshot=None, **options
-        )
+        options = {"contact": [], "listen": None, "snapshot": None, **options}
+        group = await super().start(name, super_peers=places, protocol=self.protocol, **options)
         assert isinstance(group, PhoneGroup)
         return group
 
@@ -61,10 +61,14 @@ class PhoneRoom(Room):
 
 @contextlib.asynccontextmanager
 async def phone_room(
-    folder: Path, is_secure: bool = False, keys_of: Path | None = None, **options: Any
+    folder: Path,
+    is_secure: bool = False,
+    keys_of: Path | None = None,
+    protocol: str = "freescale",
+    **options: Any,
 ) -> AsyncIterator[PhoneRoom]:
     """A room in which the founders are there, perhaps with their folders of keys."""
-    created = PhoneRoom(folder, is_secure or keys_of is not None)
+    created = PhoneRoom(folder, is_secure or keys_of is not None, protocol)
     own: dict[str, dict[str, Any]] = {
         name: {"keys": keys_of / name} if keys_of is not None else {} for name in created.ports
     }

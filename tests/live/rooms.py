@@ -105,6 +105,13 @@ class Room:
         await until(lambda: all(set(self.boards[name].bodies) == bodies for name in names), f"{bodies}")
         assert all(len(self.boards[name].bodies) == len(bodies) for name in names)
 
+    async def come_to_rest(self) -> None:
+        """Until every message is stable and every packet is acknowledged: then a copy of a store stays the latest."""
+        await until(
+            lambda: not any(each.unstable_bytes or each._core.has_unacked for each in self.groups.values()),  # type: ignore[attr-defined]
+            "that nothing is under way",
+        )
+
     async def agree_on_last(self, body: Any) -> None:
         """Until everybody has the same, with this as well."""
         boards = self.boards.values()

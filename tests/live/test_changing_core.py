@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import random
+from hashlib import sha256
 
 import msgspec
 import pytest
-from driven_cores import BO, CY, exchange, founders, joined
+from driven_cores import ANA, BO, CY, CY_AGAIN, EVE, Driven, exchange, found, founders, joined
 
 from antecede.live.changing.contact import Contact, decode_contact, encode_contact
-from antecede.live.changing.events import Reported
+from antecede.live.changing.events import (
+    AttemptBegun,
+    JoinAsked,
+    LeaveAsked,
+    LinkOpened,
+    Reported,
+    Sponsored,
+)
 from antecede.live.changing.greeting import GoneError, MemberGreeter
+from antecede.live.changing.snapshots import SnapshotTransfer, WelcomeState, encode_state, received_name
 from antecede.live.events import PacketReceived
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.outbox import CHAIN_START
@@ -119,3 +128,79 @@ def test_an_answer_to_a_call_that_arrives_after_its_link_is_forgotten_is_not_tak
         here.find_link(answer, 0, late)
     with pytest.raises(GoneError):
         there.find_link(made_later, 0, None)
+
+
+def test_nor_is_it_if_what_came_over_the_link_was_not_durable_when_this_process_called() -> None:
+    """The other forgets the link right after it has sent its last packets."""
+    ana, bo = founders()
+    there, here = MemberGreeter(bo.core, "room"), MemberGreeter(ana.core, "room")
+    bo.core.broadcast(b"x", 0)
+    bo.carry_out()
+    link, back = ana.link_to(BO), bo.link_to(ANA)
+    ana.core.step(PacketReceived(link, 1, bo.core.outboxes[back].packets[1], 0))
+    too_early = here.call(ANA.address, link, "")
+    assert too_early.is_blank
+    bo.core.drop_link(back)
+    answer = there.call(BO.address, there.find_link(too_early, 0, None), "")
+    with pytest.raises(StaleGreetingError):
+        here.find_link(answer, 0, too_early)
+    ana.carry_out()
+    with pytest.raises(GoneError):
+        there.find_link(here.call(ANA.address, link, ""), 0, None)
+
+
+def test_a_welcome_ends_an_attempt_whose_state_made_room_for_that_of_another() -> None:
+    """The sponsor was down, so the newcomer began to fetch a state elsewhere. It keeps one at a time."""
+    ana, bo = founders()
+    cy = Driven("cy")
+    cy.step(AttemptBegun(CY, 0))
+    cy.step(LinkOpened(CY.address, ANA, 0))
+    ana.step(LinkOpened(ANA.address, CY, 0))
+    cy.step(JoinAsked(cy.link_to(ANA), 0))
+    exchange(ana, bo, cy)
+    state = SnapshotTransfer(sha256(b"state").digest(), 5, False, 0, {})
+    fetched = received_name(CY.address, state.digest)
+    cy.disk.write(fetched, b"state")
+    cy.step(AttemptBegun(CY_AGAIN, 0))
+    cy.core.begin_fetch(SnapshotTransfer(sha256(b"other").digest(), 5, False, 0, {}))
+    assert fetched not in cy.disk.names()
+    ana.step(Sponsored(CY.address, None, 0, encode_state(WelcomeState(state, 0, []))))
+    assert len(ana.core.member.view) == 3
+    exchange(ana, bo, cy)
+    assert cy.core.members[CY.address].phase == Phase.ENDED
+    assert cy.core.identity == CY_AGAIN
+    for each in (ana, bo):
+        assert sorted(map(each.core.label, each.core.member.view)) == ["ana", "bo"]
+    assert cy.restarted().state() == cy.state()
+
+
+def test_a_founder_is_known_until_it_is_forgotten_though_it_remembers_no_packet() -> None:
+    """The last that it has sent was taken and never acknowledged, and nothing has come back. To send all of
+    that again would be to speak for a member that nobody knows."""
+    ana, bo, eve = found(ANA, BO, EVE)
+    exchange(ana, bo, eve)
+    blank = msgspec.structs.replace(
+        MemberGreeter(eve.core, "room").call(EVE.address, eve.link_to(ANA), ""),
+        received=0,
+        chain=CHAIN_START,
+        acked=0,
+    )
+    eve.step(LeaveAsked(0))
+    exchange(ana, bo, eve)
+    cy = joined(ana, bo)  # which knows that the founder has left, and not where it was
+    assert len(cy.core.member.order.delivered) == 4
+    there = msgspec.structs.replace(blank, you=CY.address)
+    assert cy.core.links[MemberGreeter(cy.core, "room").find_link(there, 0, None)] == (
+        CY.address,
+        EVE.address,
+    )
+    for _ in range(4):
+        for each in (ana, bo, cy):
+            each.step(Reported(0))
+        exchange(ana, bo, cy)
+    for each, address in ((ana, ANA.address), (bo, BO.address)):
+        with pytest.raises(GoneError) as gone:
+            MemberGreeter(each.core, "room").find_link(msgspec.structs.replace(blank, you=address), 0, None)
+        assert gone.value.answer.is_forgotten
+    newcomer = msgspec.structs.replace(blank, contact=CY_AGAIN)
+    assert MemberGreeter(ana.core, "room").find_link(newcomer, 0, None) in ana.core.links

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from live_groups import PATIENCE, run, until
-from rooms import Room, room
+from live_groups import PATIENCE, Relay, free_ports, run, until
+from rooms import Board, Room, room
 
 import antecede
 from antecede.errors import InputError
@@ -152,19 +154,203 @@ def test_only_who_has_the_secret_is_admitted(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_snapshot_that_fails_does_not_stop_the_sponsor(tmp_path: Path) -> None:
+def test_why_strangers_and_members_are_refused_is_in_the_log_of_both(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(f"{name} horse battery staple\n")
+        (tmp_path / name).chmod(0o600)
+
     async def test() -> None:
-        async with room(tmp_path, "ana", "bo", "cy") as group:
-            cast("Any", group.groups["ana"])._sponsor.snapshot = lambda: bytes([1, 2, 300])
-            contacts = group.founders[:2]
-            starting = asyncio.create_task(group.start("dana", contact=contacts))
-            await until(lambda: len(group.groups["ana"]._core.greeted) > 2, "the request")
-            await group.groups["bo"].broadcast("it goes on")
-            await group.agree({"it goes on"}, "ana", "bo", "cy")
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+        async with room(tmp_path, "ana", "bo", "cy", secret=tmp_path / "one") as group:
+            _, stranger = await asyncio.open_connection("127.0.0.1", group.ports["ana"])
+            stranger.write(b"hello " * 100)
+            text = "it speaks without encryption, and this member has keys"
+            await until(lambda: f"refused someone at 127.0.0.1: {text}" in caplog.text, "the stranger")
+            stranger.close()
+            await group.stop("cy")
+            cy = await group.start("cy", secret=tmp_path / "other")
+            await until(lambda: {each.member for each in cy.problems()} >= {"ana", "bo"}, "what cy is told")
+            assert {each.kind for each in cy.problems() if each.member in ("ana", "bo")} == {"refused"}
+            assert "certificate verify failed" in cy.problems()[0].text
+            assert "refused ana: certificate verify failed" in caplog.text
 
     run(test())
+
+
+def test_a_member_behind_a_router_is_called_where_it_advertises(tmp_path: Path) -> None:
+    async def test() -> None:
+        inside = Room(tmp_path, ("ana",))
+        (port,) = free_ports(1)
+        async with Relay(f"127.0.0.1:{port}") as router:
+            try:
+                await inside.start("ana")
+                dana = await inside.start("dana", listen=f":{port}", advertise=router.address)
+                router.cut()
+                cy = await inside.start("cy", listen=None)
+                await inside.have_view("ana", "cy", "dana")
+                assert {each.name: each.at for each in cy.view}["dana"] == dana.address == router.address
+                assert dana.me not in cy.connected
+                router.mend()
+                await until(lambda: dana.me in cy.connected, "the call through the router")
+                await cy.broadcast("from outside")
+                await inside.agree({"from outside"}, "ana", "cy", "dana")
+            finally:
+                await inside.close()
+
+    run(test())
+
+
+def test_a_member_that_listens_everywhere_is_told_to_name_a_host(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        places: dict[str, Any] = {"founders": ["ana@127.0.0.1:1"], "listen": "0.0.0.0:0", "insecure": True}
+        async with antecede.join("room", me="ana", store=tmp_path / "ana", **places):
+            assert "the others are told to call 0.0.0.0:" in caplog.text
+
+    run(test())
+
+
+def test_a_removal_that_could_never_end_is_refused(tmp_path: Path) -> None:
+    """It could not be taken back: nothing would be stable from then on, and nobody could leave."""
+
+    async def test() -> None:
+        created = Room(tmp_path, ("ana", "bo"))
+        try:
+            ana, bo = await asyncio.gather(created.start("ana"), created.start("bo"))
+            with pytest.raises(LocalError, match=r"bo is not removed: .* 1 would stay for 1"):
+                await ana.remove("bo")
+            await bo.broadcast("still here")
+            await created.agree({"still here"}, "ana", "bo")
+            await ana.leave(timeout=PATIENCE)
+            del created.groups["ana"]
+        finally:
+            await created.close()
+
+    run(test())
+
+
+def test_whoever_cannot_leave_yet_is_told_why(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            ana = group.groups["ana"]
+            await group.stop("bo")
+            await group.stop("cy")
+            await ana.remove("cy")  # which bo has to agree to
+            with pytest.raises(LocalError, match=r"bo is not removed: .* 1 would stay for 2"):
+                await ana.remove("bo")
+            with pytest.raises(TimeoutError, match="ana has not left: the removal of cy is not complete"):
+                await ana.leave(timeout=0.5)
+            await ana.broadcast("still here")
+            await group.start("bo")
+            await until(lambda: not ana.view.removing, "the removal")
+            await ana.leave(timeout=PATIENCE)
+            del group.groups["ana"]
+            await group.have_view("bo")
+            assert group.boards["bo"].bodies == ["still here"]
+
+    run(test())
+
+
+def fail_in_parts() -> Iterator[bytes]:
+    yield b"a part"
+    raise asyncio.CancelledError
+
+
+def fail_as_cancelled() -> bytes:
+    """As `task.result()` does, of a task of the application that was cancelled."""
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (lambda: bytes([1, 2, 300]), "bytes must be in range"),
+        (fail_as_cancelled, "CancelledError"),
+        (fail_in_parts, "CancelledError"),
+    ],
+)
+def test_a_snapshot_that_fails_does_not_stop_the_sponsor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Callable[[], Any], reason: str
+) -> None:
+    monkeypatch.setattr(attempts, "_ATTEMPT_SECONDS", 1.0)
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            ana = group.groups["ana"]
+            sponsor = cast("Any", ana)._sponsor
+            works, sponsor.snapshot = sponsor.snapshot, snapshot
+            starting = asyncio.create_task(group.start("dana"))
+            await until(lambda: [each.kind for each in ana.problems()] == ["snapshot"], "the problem")
+            (problem,) = ana.problems()
+            assert re.search(rf"dana.* is not admitted: .*{reason}", problem.text)
+            await group.groups["bo"].broadcast("it goes on")
+            await group.groups["ana"].broadcast("here too")
+            await group.agree({"it goes on", "here too"}, "ana", "bo", "cy")
+            sponsor.snapshot = works
+            await starting
+            await until(lambda: not ana.problems(), "no problem any more")
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (lambda: bytes([1, 2, 300]), "ana's snapshot() failed with ValueError; ana's log says more"),
+        (lambda: "text", "a snapshot is bytes, or an iterator of bytes, not str"),
+        (fail_in_parts, "ana's snapshot() failed with CancelledError; ana's log says more"),
+    ],
+)
+def test_a_newcomer_that_is_declined_is_told_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Callable[[], Any], reason: str
+) -> None:
+    monkeypatch.setattr(attempts, "_REFUSED_SECONDS", 0.5)
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            ana = group.groups["ana"]
+            cast("Any", ana)._sponsor.snapshot = snapshot
+            with pytest.raises(InputError) as caught:
+                await group.start("dana", contact=f"ana@{ana.address}")
+            assert str(caught.value) == f"dana cannot join: ana refuses dana: {reason}"
+            assert ana.view.names == ["ana", "bo", "cy"]
+
+    run(test())
+
+
+def test_a_snapshot_that_does_not_end_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile the application of the sponsor is delivered nothing."""
+    monkeypatch.setattr("antecede.live.changing.sponsor._SLOW_SECONDS", 0.1)
+    may_end = asyncio.Event()
+
+    async def hang() -> AsyncIterator[bytes]:
+        yield b"[]"
+        await may_end.wait()
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            ana = group.groups["ana"]
+            cast("Any", ana)._sponsor.snapshot = hang
+            group.next_board = PartsBoard()
+            starting = asyncio.create_task(group.start("dana"))
+            await until(lambda: [each.kind for each in ana.problems()] == ["snapshot"], "the problem")
+            assert "delivered nothing" in ana.problems()[0].text
+            await group.groups["bo"].broadcast("waits at ana")
+            await group.agree({"waits at ana"}, "bo", "cy")
+            assert not group.boards["ana"].bodies
+            may_end.set()
+            await starting
+            await group.agree({"waits at ana"}, "ana", "bo", "cy", "dana")
+            await until(lambda: not ana.problems(), "no problem any more")
+
+    run(test())
+
+
+class PartsBoard(Board):
+    def load(self, state: Any) -> None:
+        super().load(b"".join(state))
 
 
 def test_a_store_of_a_changing_group_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
@@ -174,8 +360,20 @@ def test_a_store_of_a_changing_group_is_not_taken_for_a_damaged_one(tmp_path: Pa
 
     run(test())
     assert StoreInspection(FileDisk(tmp_path / "ana")).damages == []
-    with pytest.raises(InputError, match="is the store of another members"):
+    with pytest.raises(InputError, match="belongs to a group whose members come and go, not to one with"):
         run(_join_fixed(tmp_path / "ana"))
+
+
+def test_a_fixed_list_of_members_cannot_change(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="ana", peers=["bo"], store=tmp_path / "ana"):
+            pass
+        with pytest.raises(InputError, match=r"the group of ana and bo; a fixed list .* cannot change"):
+            await antecede.join("room", me="ana", peers=["bo", "cleo"], store=tmp_path / "ana")
+        with pytest.raises(InputError, match="with the fixed list ana and bo, not to one whose members come"):
+            await antecede.join("room", me="ana", founders=["ana"], store=tmp_path / "ana")
+
+    run(test())
 
 
 async def _join_fixed(store: Path) -> None:
@@ -195,6 +393,11 @@ async def _join_fixed(store: Path) -> None:
         ({"me": "ana", "contact": "bo@:7000", "remove_after": "soon"}, "remove_after: 'soon'"),
         ({"me": "ana", "contact": "bo@:7000", "heartbeat": "1ms"}, "too short"),
         ({"me": "ana", "peers": ["bo"], "snapshot": bytes}, "for groups with founders"),
+        ({"me": "ana", "founders": ["ana"], "advertise": "ana.example:7000"}, "set `listen`, too"),
+        (
+            {"me": "ana", "founders": ["ana"], "listen": ":7000", "advertise": "0.0.0.0:7000"},
+            "is no place to call",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(options: dict[str, Any], reason: str) -> None:

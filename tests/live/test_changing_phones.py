@@ -11,17 +11,25 @@ from live_groups import PATIENCE, run, until
 from phone_rooms import phone_room
 
 from antecede.errors import InputError
+from antecede.live.changing.group import DynamicGroup
 from antecede.live.changing.phone_group import CutOffError
+from antecede.live.changing.protocols import WITH_PHONES
 from antecede.live.changing.super_peer import MAX_AWAY_BYTES
 from antecede.live.settings import Settings
+from antecede.live.store.disk import FileDisk
+from antecede.live.store.inspection import StoreInspection
 from antecede.protocols.base import LocalError
 
+with_each_protocol = pytest.mark.parametrize("protocol", sorted(WITH_PHONES))
+"""With super peers and phones, and with gateways and local processes."""
 
+
+@with_each_protocol
 @pytest.mark.parametrize("stored", [True, False])
-def test_phones_join_broadcast_and_leave(tmp_path: Path, stored: bool) -> None:
+def test_phones_join_broadcast_and_leave(tmp_path: Path, stored: bool, protocol: str) -> None:
     async def test() -> None:
         options: dict[str, Any] = {} if stored else {"store": None}
-        async with phone_room(tmp_path, **options) as room:
+        async with phone_room(tmp_path, protocol=protocol, **options) as room:
             await room.groups["ana"].broadcast("before")
             await room.agree({"before"}, "ana", "bo", "cy")
             pia = await room.start_phone("pia", "bo", **options)
@@ -59,9 +67,10 @@ def test_a_super_peer_reads_what_its_phone_has_sent_at_once(tmp_path: Path) -> N
     run(test())
 
 
-def test_a_phone_moves_without_a_gap(tmp_path: Path) -> None:
+@with_each_protocol
+def test_a_phone_moves_without_a_gap(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
-        async with phone_room(tmp_path) as room:
+        async with phone_room(tmp_path, protocol=protocol) as room:
             pia = await room.start_phone("pia")
             first = pia.super_peer
             for turn, name in enumerate(("bo", "cy", "ana", "cy")):
@@ -97,9 +106,10 @@ def test_what_a_phone_broadcasts_while_what_it_brings_back_is_not_there_is_limit
     run(test())
 
 
-def test_a_phone_goes_on_from_its_store(tmp_path: Path) -> None:
+@with_each_protocol
+def test_a_phone_goes_on_from_its_store(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
-        async with phone_room(tmp_path) as room:
+        async with phone_room(tmp_path, protocol=protocol) as room:
             pia = await room.start_phone("pia")
             await pia.broadcast("one")
             await room.agree({"one"}, "ana", "bo", "cy", "pia")
@@ -116,9 +126,10 @@ def test_a_phone_goes_on_from_its_store(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_phone_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path) -> None:
+@with_each_protocol
+def test_a_phone_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
-        async with phone_room(tmp_path) as room:
+        async with phone_room(tmp_path, protocol=protocol) as room:
             pia = await room.start_phone("pia", "cy", "bo")
             tim = await room.start_phone("tim", "ana")
             await pia.broadcast("behind cy")
@@ -130,6 +141,9 @@ def test_a_phone_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path) -
             await room.groups["ana"].remove("cy")
             await tim.broadcast("from tim")
             await room.agree({"behind cy", "cy is gone", "behind bo", "from tim"}, "ana", "bo", "pia", "tim")
+            for name in ("ana", "bo", "pia", "tim"):
+                own = [each for each in room.boards[name].bodies if each in ("cy is gone", "behind bo")]
+                assert own[-2:] == ["cy is gone", "behind bo"], name
 
     run(test())
 
@@ -179,6 +193,50 @@ def test_everybody_knows_who_is_connected(tmp_path: Path) -> None:
     run(test())
 
 
+def test_a_super_peer_that_leaves_sends_away_also_phones_that_come_back_meanwhile(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            pia = await room.start_phone("pia", "ana")
+            ana, bo = room.groups["ana"], room.groups["bo"]
+            assert isinstance(bo, DynamicGroup)
+            await room.stop("cy")
+            bo.go_offline(2.5)
+            removing = asyncio.create_task(ana.remove("cy"))  # which cannot end without bo, nor ana leave
+            await until(lambda: room.kinds("ana", "cy")[-1:] == ["removing"], "the removal")
+            before = pia.me
+            leaving = asyncio.create_task(ana.leave())
+            await until(lambda: pia.me != before or pia.state == "returning", "pia is sent away")
+            await asyncio.sleep(0.5)  # it knows nobody else, and asks again
+            await room.stop("pia")
+            await asyncio.wait_for(leaving, PATIENCE)
+            del room.groups["ana"], room.boards["ana"]
+            await removing
+            await until(lambda: bo.view.names == ["bo"], "both are gone")
+
+    run(test())
+
+
+@with_each_protocol
+def test_stores_of_super_peers_and_phones_are_inspected_while_they_run(tmp_path: Path, protocol: str) -> None:
+    async def test() -> None:
+        async with phone_room(tmp_path, protocol=protocol) as room:
+            pia = await room.start_phone("pia", "ana")
+            await pia.broadcast("one")
+            before, ana = pia.me, room.groups["ana"]
+            assert isinstance(ana, DynamicGroup)
+            await ana.expel("pia")
+            await until(lambda: pia.me != before and pia.state == "open", "its return")
+            await pia.broadcast("two")
+            await room.agree_on_last("two")
+            await until(lambda: ana._core._told_at > 0, "phones are told what is stable")  # type: ignore[attr-defined]
+            for name in ("ana", "bo", "cy", "pia"):
+                inspection = StoreInspection(FileDisk(tmp_path / name))
+                assert inspection.core() is not None, name
+                assert inspection.damages == []
+
+    run(test())
+
+
 def test_settings_of_phones_are_checked() -> None:
     def check(message: str, **options: Any) -> None:
         with pytest.raises(InputError, match=message):
@@ -186,5 +244,12 @@ def test_settings_of_phones_are_checked() -> None:
 
     check("does not listen", super_peers=["ana@:1"], listen=":0")
     check("no contact", super_peers=["ana@:1"], contact="ana@:1")
-    check("only groups with protocol freescale", founders=["ana@:1", "pia@:2"], web=":0", listen=":2")
+    check(
+        "only groups with protocol freescale, hcg or basic have them",
+        founders=["ana@:1", "pia@:2"],
+        web=":0",
+        listen=":2",
+    )
     check("lists its super_peers", contact="ana@:1", behind="ana")
+    every = {"protocol": "hcg", "founders": ["pia@:2"], "listen": ":2"}
+    check("every subgroup is on linear time", **every, subgroups={"pia": "real 50ms 10ms"})

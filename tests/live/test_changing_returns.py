@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from live_groups import run, until
 from rooms import room
+from stores import SOCKET
 
+from antecede.live.changing.contact import Contact
+from antecede.live.changing.group import DynamicGroup
+from antecede.live.group import Group
 from antecede.protocols.base import LocalError
 
 
@@ -89,6 +93,49 @@ def test_a_handler_that_broadcasts_while_its_member_is_removed_is_told(
     run(test())
 
 
+def test_whoever_returns_asks_those_that_are_there_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its settings name one that has gone."""
+    caplog.set_level("INFO", "antecede")
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy", "di") as group:
+            dana = await group.start("dana")
+            await group.have_view("ana", "bo", "cy", "di", "dana")
+            await group.groups["ana"].leave()
+            del group.groups["ana"]
+            await group.have_view("bo", "cy", "di", "dana")
+            await until(lambda: len(dana.connected) == 3, "its connections")
+            before = dana.me
+            await group.groups["bo"].remove("dana")
+            await until(lambda: dana.me != before and dana.state == "open", "its return")
+            assert not [each for each in caplog.messages if "not admitted by" in each]
+
+    run(test())
+
+
+def test_another_contact_is_asked_when_the_first_one_goes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its application was in the middle of a message, so it could not admit anybody yet."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            eve = await group.start("eve", reads=False)
+            await group.have_view("ana", "bo", "cy", "eve")
+            await group.groups["bo"].broadcast("take your time")
+            await anext(eve)
+            contact = [f"eve@{eve.address}", group.founders[1]]
+            joining = asyncio.create_task(group.start("dana", contact=contact))
+            await until(lambda: eve._core.join_requests, "its request")
+            await group.stop("eve")
+            await joining
+            assert "not admitted by eve: the connection to it has ended" in caplog.messages
+
+    run(test())
+
+
 @pytest.mark.parametrize("name", ["cy", "dana"])
 def test_a_member_whose_store_is_lost_gets_state_and_its_former_incarnation_goes(
     tmp_path: Path, name: str
@@ -112,8 +159,66 @@ def test_a_member_whose_store_is_lost_gets_state_and_its_former_incarnation_goes
             await back.broadcast("with a new disk")
             await group.agree({"before the disk broke", "with a new disk"}, *everyone)
             await until(lambda: group.kinds("ana", name)[-1:] == ["removed"])
-            # Others may have called the former one before they know of the new one.
-            assert sorted(group.kinds("ana", name)[-3:-1]) == ["removing", "returned"]
+            # Others may have called the former one before they know of the new one, and several remove it.
+            kinds = group.kinds("ana", name)
+            assert set(kinds[kinds.index("removing") :]) <= {"removing", "returned", "removed"}
+            assert kinds.count("returned") == kinds.count("removed") == 1
+            # It calls its former incarnation, and answers itself: that is no other process.
+            assert all(not each.problems() for each in group.groups.values())
+
+    run(test())
+
+
+def test_who_is_started_on_a_copy_of_its_store_is_told_and_what_is_no_more_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.live.changing.group._REFUSED_SECONDS", 1.0)
+
+    def refusals(group: Group) -> list[str]:
+        return [f"{each.member}: {each.text}" for each in group.problems() if each.kind == "refused"]
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            first, ana = group.groups["bo"], group.groups["ana"]
+            await first.broadcast("the same")
+            await group.agree({"the same"}, "ana", "bo", "cy")
+            # A report that comes after the copy is acknowledged by the first one alone, and the copy is older.
+            await group.come_to_rest()
+            shutil.copytree(tmp_path / "bo", tmp_path / "copy", ignore=SOCKET)
+            second = await group.start("bo", store=tmp_path / "copy", listen=":0")
+            await until(lambda: len(refusals(first)) == 2, "that both tell it")
+            text = "bo was started again on this store or a copy of it, and this process still runs"
+            assert [each.partition("; ")[0].partition(": its")[0] for each in sorted(refusals(first))] == [
+                f"ana: ana refuses bo: {text}",
+                f"cy: cy refuses bo: {text}",
+            ]
+            assert set(second.connected) == {"ana", "cy"}
+            await first.aclose()
+            assert not refusals(ana)
+            # What the first one has accepted meanwhile, its store alone has.
+            again = await group.start("bo", listen=":0")
+            await until(lambda: refusals(again), "that an older store is refused")
+            assert "bo: bo has an older store than before: its messages after bo:1 exist" in refusals(ana)[0]
+            await again.aclose()
+            await until(lambda: not refusals(ana), "that nobody tries any more")
+            group.groups["bo"] = second
+
+    run(test())
+
+
+def test_a_member_that_is_refused_and_removed_is_no_problem_any_more(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            shutil.copytree(tmp_path / "bo", tmp_path / "copy", ignore=SOCKET)
+            await group.groups["bo"].broadcast("later")
+            await group.agree({"later"}, "ana", "bo", "cy")
+            await group.stop("bo")
+            older = await group.start("bo", store=tmp_path / "copy")
+            ana = group.groups["ana"]
+            await until(lambda: any(each.kind == "refused" for each in ana.problems()), "the refusal")
+            await older.aclose()
+            await ana.remove("bo")
+            await until(lambda: not ana.problems(), "that nothing is left to be done")
 
     run(test())
 
@@ -148,10 +253,14 @@ def test_the_first_contact_that_answers_admits(tmp_path: Path) -> None:
 def test_a_group_begins_when_most_founders_are_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "antecede.live")
+
     async def test() -> None:
         async with room(tmp_path) as group:
             starting = asyncio.create_task(group.start("ana"))
             await until(lambda: "waiting for bo, cy" in caplog.text, "that it waits")
+            await asyncio.sleep(1)  # in which it asks them three times
+            assert caplog.text.count("bo does not answer") == 1
             assert not starting.done()
             await asyncio.gather(starting, group.start("bo"))
             await group.groups["bo"].broadcast("two of three")
@@ -240,5 +349,22 @@ def test_a_member_on_an_older_copy_of_its_store_is_refused(tmp_path: Path) -> No
             ana = group.groups["ana"]
             await until(lambda: any(each.kind == "refused" for each in ana.problems()), "the refusal")
             assert "cy" not in ana.connected
+
+    run(test())
+
+
+def test_a_connection_whose_link_has_just_been_forgotten_is_none(tmp_path: Path) -> None:
+    """It ends a moment later. Meanwhile a member that has returned asks about its former incarnation."""
+
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            ana = group.groups["ana"]
+            assert isinstance(ana, DynamicGroup)
+            await until(lambda: ana.view.members["bo"].connected, "bo is connected")
+            (link,) = [link for link, (_, to) in ana._core.links.items() if to == Contact("bo").address]
+            ends = ana._core.links.pop(link)
+            assert not ana._connections.is_connected(ends[1])
+            ana._core.links[link] = ends
+            assert ana._connections.is_connected(ends[1])
 
     run(test())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from live_groups import PATIENCE, run, until
 from rooms import Room, room
 
+import antecede
 from antecede.live.changing.group import DynamicGroup
 from antecede.live.changing.seals import message_value
 from antecede.live.envelope import wrap
@@ -91,6 +93,22 @@ def test_members_that_do_not_all_sign_refuse_each_other(tmp_path: Path) -> None:
     run(test())
 
 
+def test_keys_of_another_group_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = make(tmp_path / "keys")
+    caplog.set_level(logging.INFO, "antecede.live")
+
+    async def test() -> None:
+        async with room(tmp_path) as created:
+            await start(created, folder, *SERVERS[:3])
+            joining = antecede.join("other", me="dana", contact=created.founders[0], keys=folder / "dana")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await joining
+            assert "its certificate is for group 'room', not 'other'" in caplog.text
+
+    run(test())
+
+
 def test_keys_are_renewed_and_revoked_while_the_group_runs(tmp_path: Path) -> None:
     folder = make(tmp_path / "keys")
 
@@ -118,6 +136,30 @@ def test_keys_are_renewed_and_revoked_while_the_group_runs(tmp_path: Path) -> No
             await until(lambda: all("without dana" in bodies for bodies in honest), "the others go on")
             assert not any("stolen" in bodies for bodies in honest)
             assert all(created.groups[name].view.names == SERVERS[:3] for name in SERVERS[:3])
+
+    run(test())
+
+
+def test_a_member_that_was_revoked_and_removed_returns_with_new_keys_without_a_restart(
+    tmp_path: Path,
+) -> None:
+    """It shows its new signing certificate before it has signed anything with it."""
+    folder = make(tmp_path / "keys")
+
+    async def test() -> None:
+        async with room(tmp_path) as created:
+            await start(created, folder, *SERVERS[:3])
+            await start(created, folder, "dana")
+            await created.have_view(*SERVERS)
+            keys.revoke(folder, "dana")
+            for name in SERVERS[:3]:
+                await until(lambda: "dana" not in str(created.groups[name].connected), "it is cut off")  # noqa: B023
+            await created.groups["bo"].remove("dana")
+            await created.have_view(*SERVERS[:3])
+            keys.renew(folder, "dana", 30)
+            await created.have_view(*SERVERS)
+            await created.groups["dana"].broadcast("with new keys")
+            await created.agree_on_last("with new keys")
 
     run(test())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from live_groups import free_ports, run, until
 
 import antecede
 from antecede.live.overlapping.node import Node
+from antecede.live.security.keys import make_keys, new_secret
 
 
 def _where(message: Any) -> str:
@@ -26,6 +28,8 @@ class Workspace:
     def __init__(self, folder: Path, **groups: str) -> None:
         """The founders of each group, by name."""
         self.folder = folder
+        self.options: dict[str, Any] = {}
+        """Of all processes."""
         self.groups = {group: names.split() for group, names in groups.items()}
         names = sorted({name for each in self.groups.values() for name in each})
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -39,7 +43,10 @@ class Workspace:
 
     async def start(self, name: str, reads: bool = True) -> Node:
         port = self.ports.get(name, 0)
-        node = await antecede.connect(me=name, listen=f":{port}", store=self.folder / name, sync=False)
+        store = self.folder / name
+        node = await antecede.connect(
+            **{"me": name, "listen": f":{port}", "store": store, "sync": False, **self.options}
+        )
         self.nodes[name] = node
         self.given.setdefault(name, [])
         for group, names in self.groups.items():
@@ -82,8 +89,11 @@ class Workspace:
 
 
 @contextlib.asynccontextmanager
-async def workspace(folder: Path, **groups: str) -> AsyncIterator[Workspace]:
+async def workspace(
+    folder: Path, options: dict[str, Any] | None = None, **groups: str
+) -> AsyncIterator[Workspace]:
     created = Workspace(folder, **groups)
+    created.options = options or {}
     try:
         await asyncio.gather(*(created.start(name) for name in created.ports))
         yield created
@@ -109,6 +119,93 @@ def test_a_message_of_one_group_comes_after_its_cause_in_another(tmp_path: Path)
                 assert [each for each in space.given["cy"] if each in order] == order
             assert len(space.given["cy"]) == 40
             await until(lambda: (ana.connections, bo.connections, cy.connections) == (2, 2, 2), "one each")
+
+    run(test())
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_restarted_process_joins_groups_in_any_order(tmp_path: Path, reads: bool) -> None:
+    """It is a member of `ops` by its store, and what it starts with in `room` follows from a message there,
+    which it is given though it has not joined `ops` again so far."""
+
+    async def test() -> None:
+        async with workspace(tmp_path, room="ana bo", ops="ana bo") as space:
+            await space.nodes["ana"].groups["room"].leave()
+            await space.stop("ana")
+            bo = space.nodes["bo"]
+            await bo.groups["ops"].broadcast("cause")
+            await bo.groups["room"].broadcast("effect")
+            await space.has("bo", ("room", "effect"))
+            space.groups = {}  # which `start` would join
+            ana = await space.start("ana", reads)
+            assert not ana.groups
+            async with asyncio.timeout(20):
+                await space.join("ana", "room", contact="bo")
+                await space.join("ana", "ops", contact="bo")
+            assert set(ana.groups) == {"room", "ops"}
+            if not reads:
+                space.read("ana")
+            await until(lambda: space.states.get(("ana", "room")) == ["effect"], "its state")
+            await space.has("ana", ("ops", "cause"))
+            await ana.groups["ops"].broadcast("reply")
+            await space.has("bo", ("ops", "reply"))
+
+    run(test())
+
+
+def test_a_process_that_was_leaving_has_left_after_a_restart(tmp_path: Path) -> None:
+    """Also if its program does not name the group again."""
+
+    async def test() -> None:
+        async with workspace(tmp_path, room="ana bo cy") as space:
+            await asyncio.gather(space.stop("bo"), space.stop("cy"))
+            room = space.nodes["ana"].groups["room"]
+            await room.broadcast("last words")
+            with pytest.raises(TimeoutError):
+                await room.leave(timeout=0.5)
+            await space.stop("ana")
+            bo, _ = await asyncio.gather(space.start("bo"), space.start("cy"))
+            assert len(bo.groups["room"].view) == 3
+            space.groups = {}
+            ana = await space.start("ana")
+            await until(lambda: len(bo.groups["room"].view) == 2, "ana has left")
+            assert not ana.groups
+            await space.has("bo", ("room", "last words"))
+
+    run(test())
+
+
+def test_processes_that_have_all_moved_find_each_other_by_what_their_programs_say(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with workspace(tmp_path, room="ana bo") as space:
+            for name in ("ana", "bo"):
+                await space.stop(name)
+            space.ports.update(zip(("ana", "bo"), free_ports(2), strict=True))
+            ana, _ = await asyncio.gather(space.start("ana"), space.start("bo"))
+            await ana.groups["room"].broadcast("here")
+            await space.has("bo", ("room", "here"))
+
+    run(test())
+
+
+def test_nobody_is_admitted_by_a_process_that_has_not_joined_again(tmp_path: Path) -> None:
+    """Its program has not said how a snapshot is taken."""
+
+    async def test() -> None:
+        async with workspace(tmp_path, room="ana bo") as space:
+            await space.nodes["bo"].groups["room"].broadcast("old")
+            await space.has("ana", ("room", "old"))
+            await space.stop("ana")
+            space.groups = {}
+            await space.start("ana")
+            cy = await space.start("cy")
+            joining = asyncio.create_task(space.join("cy", "room", contact="ana"))
+            await until(lambda: cy.connections > 0, "cy is connected")
+            assert not (await asyncio.wait([joining], timeout=1))[0]
+            await space.join("ana", "room", contact="bo")
+            async with asyncio.timeout(20):
+                await joining
+            await until(lambda: space.states.get(("cy", "room")) == ["old"], "its state")
 
     run(test())
 
@@ -185,10 +282,114 @@ def test_a_process_goes_on_where_it_was(tmp_path: Path) -> None:
     run(test())
 
 
+def test_operators_see_all_groups_of_a_process_in_one_place(tmp_path: Path) -> None:
+    async def get(port: int, path: str) -> tuple[str, str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+        return head.splitlines()[0], body
+
+    async def test() -> None:
+        (port,) = free_ports(1)
+        async with workspace(tmp_path, room="ana bo", ops="ana bo") as space:
+            await space.stop("ana")
+            space.options = {"metrics": f":{port}"}
+            ana = await space.start("ana")
+            await ana.groups["room"].broadcast("hello")
+            await space.has("bo", ("room", "hello"))
+            code, text = await get(port, "/metrics")
+            assert code == "HTTP/1.1 200 OK"
+            assert text.count("# HELP antecede_members ") == 1
+            assert [line for line in text.splitlines() if line.startswith("antecede_members{")] == [
+                f'antecede_members{{group="{group}",member="ana"}} 2.0' for group in ("room", "ops")
+            ]
+            code, text = await get(port, "/health")
+            assert code == "HTTP/1.1 200 OK"
+            assert [each["group"] for each in json.loads(text)["groups"]] == ["room", "ops"]
+            assert (await get(port, "/state"))[0] == "HTTP/1.1 404 Not Found"
+
+    run(test())
+
+
+def test_a_secret_keeps_out_who_does_not_have_it(tmp_path: Path) -> None:
+    """It counts in all groups. Messages are signed, and a restart repeats that."""
+
+    async def test() -> None:
+        secret, other = tmp_path / "secret", tmp_path / "other"
+        new_secret(secret)
+        new_secret(other)
+        groups = {"room": "ana bo cy", "ops": "ana bo"}
+        async with workspace(tmp_path / "stores", {"secret": secret}, **groups) as space:
+            await space.nodes["ana"].groups["room"].broadcast("cause")
+            await space.nodes["ana"].groups["ops"].broadcast("effect")
+            await space.has("bo", ("room", "cause"), ("ops", "effect"))
+            assert space.nodes["ana"].connections == 2
+            await space.stop("bo")
+            await space.nodes["ana"].groups["ops"].broadcast("while bo is away")
+            await space.start("bo")
+            await space.has("bo", ("ops", "while bo is away"))
+            await space.nodes["bo"].groups["room"].broadcast("again")
+            await space.has("cy", ("room", "again"))
+            core = space.nodes["cy"].groups["room"]._core
+            assert core.sealing.is_on
+            assert not core.rejected
+
+            at = space.founders("room")[0]
+            for options in ({}, {"secret": other}, {"secret": secret, "network": "another"}):
+                async with antecede.connect(me="eve", listen=":0", **options) as eve:
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(3):
+                            await eve.join("room", contact=[at])
+            assert space.nodes["ana"].connections == 2
+            assert sorted(space.nodes["ana"].groups["room"].view.members) == ["ana", "bo", "cy"]
+
+    run(test())
+
+
+def test_keys_are_for_one_name_and_one_network(tmp_path: Path) -> None:
+    async def test() -> None:
+        make_keys(tmp_path / "keys", "acme", ["ana", "bo", "cy"], [], 30, {}, [])
+        ports = dict(zip(("ana", "bo"), free_ports(2), strict=True))
+        founders = [f"{name}@127.0.0.1:{port}" for name, port in ports.items()]
+
+        def node(name: str, keys: str) -> Any:
+            at = f":{ports[name]}" if name in ports else ":0"
+            return antecede.connect(me=name, listen=at, keys=tmp_path / "keys" / keys, network="acme")
+
+        given: Counter[Any] = Counter()
+
+        async def read(node: Node) -> None:
+            async for message in node:
+                given[message.body] += 1
+
+        async with node("ana", "ana") as ana, node("bo", "bo") as bo:
+            rooms = await asyncio.gather(*(each.join("room", founders=founders) for each in (ana, bo)))
+            tasks = [asyncio.create_task(read(each)) for each in (ana, bo)]
+            await rooms[0].broadcast("hello")
+            await until(lambda: given["hello"] == 2)
+            async with node("dan", "cy") as dan:  # with the keys of another
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(2):
+                        await dan.join("room", contact=founders)
+            async with node("cy", "cy") as cy:
+                room = await cy.join("room", contact=founders)
+                await room.broadcast("here I am")
+                await until(lambda: given["here I am"] == 2)
+            for task in tasks:
+                task.cancel()
+
+    run(test())
+
+
 def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
     async def test() -> None:
-        with pytest.raises(antecede.InputError, match="keys, secret"):
+        with pytest.raises(antecede.InputError, match=r"keys has no ca\.pem"):
             antecede.connect(me="ana", keys="keys")
+        with pytest.raises(
+            antecede.InputError, match=r"connect: unknown setting lsten; did you mean listen[?]"
+        ):
+            antecede.connect(me="ana", lsten=":0")
         with pytest.raises(antecede.InputError, match="open to others and nothing is encrypted"):
             antecede.connect(me="ana", listen="0.0.0.0:0")
         async with antecede.connect(me="ana", listen=":0") as node:

@@ -52,6 +52,7 @@ def happen(group: Group, story: bytes, deaths: bool = True) -> None:
     ways = group.ways()
     for what, who, how in zip(*[iter(story)] * 3, strict=False):
         group.now += 1
+        group.fire()
         peer = group.peers[who % len(group.peers)]
         source, to = ways[(who * 7 + how) % len(ways)]
         connected = (source, to) in group.sent

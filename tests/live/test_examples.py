@@ -91,6 +91,31 @@ def test_dispatch() -> None:
     assert lines[-1] == "nothing stopped, and nothing was lost"
 
 
+def test_rooms() -> None:
+    """Cleo reads the report before the rollback, though who has sent it is away."""
+    lines = shown("examples/rooms/workspace.py")
+    report, rollback = "#incidents ana: nobody can log in", "#releases bo: 2.7 is rolled back"
+    at_cleo = [line.removeprefix("cleo reads ") for line in lines if line.startswith("cleo reads")]
+    assert [line.startswith(words) for line, words in zip(at_cleo[1:3], (report, rollback), strict=True)] == [
+        True,
+        True,
+    ]
+    assert at_cleo[3:] == ["#incidents ana: thanks, I can log in again"]
+    assert lines.index(f"dan reads {at_cleo[2]}") < lines.index(f"cleo reads {at_cleo[2]}")
+
+
+def test_sensors() -> None:
+    """And what its page shows is what it prints."""
+    lines = shown("examples/sensors/plant.py")
+    assert lines == (EXAMPLES / "sensors" / "README.md").read_text().split("```")[3].strip().splitlines()
+
+
+def test_shops() -> None:
+    """A gateway is killed while messages pass; what the page shows is what is printed."""
+    lines = shown("examples/shops/shops.py")
+    assert lines == (EXAMPLES / "shops" / "README.md").read_text().split("```")[3].strip().splitlines()
+
+
 def test_counter() -> None:
     assert shown("examples/counter.py") == [
         "after 20 + 30 + 50 likes: ana 100, bo 100, cleo 100",

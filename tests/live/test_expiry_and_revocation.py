@@ -61,7 +61,7 @@ def test_a_connection_does_not_outlive_its_token(tmp_path: Path) -> None:
             await phone.broadcast("while it is valid")
             await at_sue.has(1)
             await until(lambda: "its token expired" in at_sue.texts("refused"))
-            await until(lambda: "it refuses: its token expired" in at_phone.texts("refused"))
+            await until(lambda: "sue refuses phone: its token expired" in at_phone.texts("refused"))
             await until(lambda: not sue.connected)
             # A new token is noticed without a restart.
             write_token(60)
@@ -81,7 +81,8 @@ def test_revoking_a_name_ends_its_connection_and_refuses_new_ones(tmp_path: Path
             keys.revoke(folder, "bo")
             await until(lambda: not ana.connected)
             await until(lambda: at_ana.texts("refused").count("bo was revoked") >= 2)  # it calls again
-            assert "it refuses: bo was revoked" in at_bo.texts("refused")
+            assert "ana refuses bo: bo was revoked" in at_bo.texts("refused")
+            assert at_bo.texts("lost") == ["it refuses this member: bo was revoked"]
 
     run(test())
 

@@ -127,9 +127,7 @@ def _check(seen: dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]], each:
         assert there == everything
 
 
-LIVE = [
-    name for name, kind in PROTOCOLS.items() if not kind.links.bounded_delays and not kind.overlapping_groups
-]
+LIVE = [name for name, kind in PROTOCOLS.items() if not kind.overlapping_groups]
 
 
 @pytest.mark.parametrize("protocol", LIVE)

@@ -333,7 +333,7 @@ def test_a_store_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path) ->
         await refused("store of another group: room, not hall", group="hall")
         await refused("store of another member: ana, not eve", me="eve")
         await refused("store of another protocol: mbcp, not timestamp", protocol="timestamp")
-        await refused("store of another members", peers=["bo", "cleo"])
+        await refused("the group of ana and bo; a fixed list of members cannot change", peers=["bo", "cleo"])
         async with antecede.join(**ana(tmp_path)):
             await refused("in use by another process")
         (tmp_path / "ana.db" / "cursor").unlink()
@@ -372,7 +372,7 @@ def test_an_older_copy_of_a_store_is_refused_by_its_name(tmp_path: Path, who_spo
                 at_bo = Ear(second)
                 await until(lambda: at_bo.texts("refused") and at_ana.texts("refused"))
                 for ear in (at_ana, at_bo):
-                    text = ear.texts("refused")[0].removeprefix("it refuses: ")
+                    text = ear.texts("refused")[0].removeprefix("ana refuses bo: ")
                     assert text.startswith("bo has an older store than before")
                 assert not first.connected
 

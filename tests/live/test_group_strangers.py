@@ -59,9 +59,12 @@ async def answer(reader: asyncio.StreamReader) -> Any:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"group": "hall"}, "it is of group 'hall', ana of 'room'"),
-        ({"protocol": "timestamp"}, "it uses protocol timestamp, ana uses mbcp"),
-        ({"peers": ["cleo"]}, "it lists other members: cleo there, nobody else at ana"),
+        ({"group": "hall"}, "it is of group 'hall', ana of 'room': set `group` alike"),
+        ({"protocol": "timestamp"}, "it uses protocol timestamp, ana uses mbcp: set `protocol` alike"),
+        (
+            {"peers": ["cleo"]},
+            "it lists other members: cleo there, nobody else at ana; list the same at both",
+        ),
     ],
 )
 def test_a_member_of_another_group_is_refused_and_both_sides_hear_why(
@@ -76,7 +79,7 @@ def test_a_member_of_another_group_is_refused_and_both_sides_hear_why(
                 at_bo = Ear(bo)
                 await until(lambda: at_ana.texts("refused") and at_bo.texts("refused"))
                 assert at_ana.texts("refused")[0] == reason
-                assert at_bo.texts("refused")[0] == f"it refuses: {reason}"
+                assert at_bo.texts("refused")[0] == f"ana refuses bo: {reason}"
                 assert [each.member for each in at_bo.notices] == ["ana"] * len(at_bo.notices)
                 assert at_ana.notices[0].member == "bo"
                 assert not ana.connected
@@ -95,7 +98,7 @@ def test_calling_the_wrong_member_is_refused() -> None:
                 at_ana = Ear(ana)
                 await until(lambda: at_ana.texts("refused") and at_cleo.texts("refused"))
                 assert at_cleo.texts("refused")[0] == "it calls bo, this is cleo"
-                assert at_ana.texts("refused")[0] == "it refuses: it calls bo, this is cleo"
+                assert at_ana.texts("refused")[0] == "bo refuses ana: it calls bo, this is cleo"
 
     run(test())
 
@@ -113,7 +116,22 @@ def test_a_member_without_its_former_store_is_refused() -> None:
                 at_bo = Ear(bo)
                 await until(lambda: at_ana.texts("refused") and at_bo.texts("refused"))
                 assert at_ana.texts("refused")[0].startswith("bo has another store than before")
-                assert at_bo.texts("refused")[0].startswith("it refuses: bo has another store than before")
+                assert at_bo.texts("refused")[0].startswith("ana refuses bo: bo has another store")
+                assert "new stores at every member" in at_ana.texts("refused")[0]
+                assert "another process" not in at_ana.texts("refused")[0]
+
+    run(test())
+
+
+def test_a_second_process_with_the_name_of_a_connected_member_is_refused_as_such() -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
+            at_ana = Ear(ana)
+            async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]):
+                await until(lambda: ana.connected)
+                async with antecede.join("room", me="bo", peers=[f"ana@{ana.address}"]):
+                    await until(lambda: at_ana.texts("refused"))
+                    assert "another process is connected as bo: stop one" in at_ana.texts("refused")[0]
 
     run(test())
 

@@ -230,7 +230,7 @@ def test_the_trace_of_another_store_is_refused(tmp_path: Path) -> None:
         where: Any = {"me": "ana", "peers": ["bo"], "trace": tmp_path / "trace"}
         async with antecede.join("room", **where, store=tmp_path / "ana.db") as first:
             await first.broadcast("word")
-        with pytest.raises(InputError, match="trace of another store"):
+        with pytest.raises(InputError, match="another store; name another folder, or remove this one"):
             await antecede.join("room", **where, store=tmp_path / "another.db")
 
     run(test())

@@ -23,9 +23,7 @@ from antecede.live.messages import Message
 from antecede.protocols.base import Delivery
 from antecede.protocols.catalog import PROTOCOLS
 
-FIXED = [
-    name for name, kind in PROTOCOLS.items() if not kind.links.bounded_delays and not kind.overlapping_groups
-]
+FIXED = [name for name, kind in PROTOCOLS.items() if not kind.overlapping_groups]
 HEADERS: dict[str, str | bytes] = {"trace": "4bf92f", "signature": b"\x00\xff", "häi": ""}
 
 

@@ -134,12 +134,13 @@ async def main():
         try:
             await antecede.join("room", me="ana", peers=["bo"], store={str(tmp_path / "store")!r})
         except InputError as error:
-            print(error)
+            print(error, error.__cause__)
 
 asyncio.run(main())
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.stdout.splitlines() == ["1", f"{tmp_path / 'store'} is in use by another process"], ran.stderr
+    sentence = f"{tmp_path / 'store'} is in use by another process"
+    assert ran.stdout.splitlines() == ["1", f"{sentence} None"], ran.stderr
 
 
 # What is written

@@ -60,6 +60,21 @@ def test_members_are_listed_removed_and_prepared_from_a_shell(tmp_path: Path) ->
     run(test())
 
 
+def test_a_member_leaves_if_its_shell_says_so(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            config = configure(group, "ana")
+            await group.groups["ana"].broadcast("to the last")
+            code, output = await antecede("members", config, "leave")
+            assert (code, "ana of room has left" in output) == (0, True), output
+            await group.have_view("bo", "cy")
+            await group.agree({"to the last"}, "bo", "cy")
+            code, output = await antecede("members", config, "leave")
+            assert (code, "no member answers there" in output) == (2, True)
+
+    run(test())
+
+
 def test_what_cannot_be_done_to_members_is_said_in_a_line(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
@@ -68,6 +83,7 @@ def test_what_cannot_be_done_to_members_is_said_in_a_line(tmp_path: Path) -> Non
                 (["remove", "zoe"], "zoe is not another member"),
                 (["remove", "ana"], "ana is not another member"),
                 (["remove"], "need a NAME"),
+                (["leave", "bo"], "leave take none"),
                 (["add", "bo"], "bo is a member already"),
                 (["add", "a~b"], "separates a name"),
             ):

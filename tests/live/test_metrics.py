@@ -94,7 +94,7 @@ def test_health_lists_what_a_person_must_act_on() -> None:
                 code, body = health(ana)
                 (problem,) = json.loads(body)["problems"]
                 assert (code, problem["kind"], problem["member"]) == (200, "refused", "bo")
-                assert problem["text"] == "it uses protocol timestamp, ana uses mbcp"
+                assert problem["text"] == "it uses protocol timestamp, ana uses mbcp: set `protocol` alike"
                 assert figures(ana)["antecede_problemsrefused"] == 1
 
     run(test())

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antecede.live.changing import greeting
+from antecede.live.changing import greeting, secret_messages
 from antecede.live.changing.contact import Contact
 from antecede.live.envelope import body_in, unwrap
 from antecede.live.transport import frames
@@ -70,6 +70,7 @@ def test_the_page_names_every_element_in_order() -> None:
     kinds: list[type[msgspec.Struct]] = [
         *greeting.MemberFrame.__args__,
         *ChangingFreescale.packets.__args__,
+        *secret_messages.AboutKeys.__args__,
     ]
     known = {(kind.__struct_config__.tag, kind.__name__): list(kind.__struct_fields__) for kind in kinds}
     for (tag, name), elements in listed.items():

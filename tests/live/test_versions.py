@@ -13,6 +13,7 @@ from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import AttemptBegun, Founded
 from antecede.live.changing.greeting import MemberGreeter, MemberGreeting
 from antecede.live.events import Opened, PacketReceived
+from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.links import PartnerLink
 from antecede.live.versions import CHANGING_STORE, CHANGING_WIRE, FIXED_STORE, FIXED_WIRE, STORE
 from antecede.membership.catalog import ChangingMbcp
@@ -96,6 +97,17 @@ def test_who_has_been_sent_a_later_version_must_go_on_to_speak_it() -> None:
     ):
         ana.greeter.find_link(older, 0, None)
     assert ana.core.version_with(link) == 2
+
+
+def test_a_greeting_of_the_life_before_an_upgrade_is_late_and_not_refused() -> None:
+    """It was on its way for longer than the first greeting of the life that came after it."""
+    ana, bo, upgraded = Speaker(ANA, 2), Speaker(BO, 1), Speaker(BO, 2, life=2)
+    late = bo.greeting(ana)
+    upgraded.core.lineage = [*bo.core.lineage, *upgraded.core.lineage]
+    upgraded.greet(ana)
+    for called in (None, ana.greeting(bo)):  # whoever has called
+        with pytest.raises(StaleGreetingError):
+            ana.greeter.find_link(late, 0, called)
 
 
 def test_a_packet_of_a_later_version_is_rejected() -> None:

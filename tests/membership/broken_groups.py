@@ -9,6 +9,7 @@ import msgspec
 from antecede.causality import MessageId
 from antecede.check.changing.overlap import OverlapWorld
 from antecede.membership.backlog import BacklogEntry
+from antecede.membership.group_order import BroughtBack
 from antecede.membership.group_packets import (
     Cause,
     Causes,
@@ -18,6 +19,7 @@ from antecede.membership.group_packets import (
     decode_snapshot,
 )
 from antecede.membership.group_past import Seat
+from antecede.membership.group_waiting import NamedCause
 from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
 from antecede.membership.packets import ApplicationData, Content, Counts, ProgressReport, Stream, Welcome
@@ -29,8 +31,8 @@ from antecede.protocols.base import NO_EFFECTS, Delivery, Effects, Packet, Send
 class NamesNothing(ChangingMultigroup):
     """Messages name nothing of other groups."""
 
-    def _has_all(self, across: Causes) -> bool:
-        return True
+    def _first_lacking(self, across: Causes) -> NamedCause | None:
+        return None
 
 
 class DropsWhatItNames(ChangingMultigroup):
@@ -146,7 +148,7 @@ class FollowsWhatWaits(ChangingMultigroup):
         finally:
             self.held = held
         if held and effects.message is not None:
-            self.behind[effects.message] = set(held)
+            self._index.put_behind(effects.message, set(held))
         return effects
 
 
@@ -286,7 +288,8 @@ class CopiesCountAsGiven(ChangingMultigroup):
     """What a process brings back counts as given to its own application at once."""
 
     def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
-        self.undelivered.append(Delivery(entry.original, decode_payload(entry.payload).payload))
+        payload = decode_payload(entry.payload).payload
+        self.undelivered.append(BroughtBack(entry.original, payload, copy=message))
 
     def deliver(self, now: int) -> Delivery | None:
         if self.is_member and self.undelivered:
@@ -299,3 +302,13 @@ class WaitsAtEveryAddress(ChangingMultigroup):
 
     def _has_asked_again(self) -> bool:
         return False
+
+
+class CountsOnWhoRefused(ChangingMultigroup):
+    """An attempt to join is given up for another one that has refused its snapshot."""
+
+    def _has_asked_again(self) -> bool:
+        return any(
+            each.phase == Phase.JOINING and each.in_group == self.in_group and each.waited < self.waited
+            for each in self.elsewhere
+        )

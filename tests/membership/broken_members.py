@@ -38,7 +38,7 @@ from antecede.protocols.base import Effects, Packet
 
 
 class CountsAtOnce(ChangingMbcp):
-    """Reports of progress take effect when they arrive."""
+    """Progress reports take effect when they arrive."""
 
     def _on_progress(self, link: int, report: ProgressReport) -> None:
         super()._on_progress(link, report)
@@ -47,7 +47,7 @@ class CountsAtOnce(ChangingMbcp):
 
 
 class StableWithoutTheRemoved(ChangingMbcp):
-    """What a removed member has delivered does not count, though its messages may still be accepted."""
+    """Stability ignores removed members, although their messages may still be accepted."""
 
     def _required(self) -> set[Stream]:
         return self.view - {self.stream}
@@ -59,13 +59,13 @@ class _Mentioned(StreamProgress):
 
 
 class WaitsForAMention(ChangingVcube):
-    """A newcomer whose sponsor had forgotten a stream is expected to say that it is done."""
+    """Members wait until a newcomer calls a stream done that its sponsor had forgotten."""
 
     progress: StreamProgress = msgspec.field(default_factory=_Mentioned)
 
 
 class RetainsWhatIsSent(ChangingVcube):
-    """What is broadcast when there is nobody to send it to is not retained, though others were removed."""
+    """A member that is alone in its view does not retain its broadcasts, although it has removed others."""
 
     def _send_own(self, effects: Effects) -> None:
         if any(send.to for send in effects.sends):
@@ -76,7 +76,7 @@ class RetainsWhatIsSent(ChangingVcube):
 
 
 class SnapshotTooEarly(ChangingMbcp):
-    """The snapshot lacks the message that was delivered last."""
+    """The snapshot lacks the last delivered message."""
 
     def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
         return super().sponsor(address, snapshot.rpartition(b" ")[0], now, contact)
@@ -113,28 +113,28 @@ class _OtherWelcome(ChangingMbcp):
 
 
 class WelcomeWithoutMessages(_OtherWelcome):
-    """A newcomer is not given what its sponsor does not know to be stable."""
+    """A welcome lacks the messages that the sponsor does not know to be stable."""
 
     def change(self, welcome: Welcome) -> Welcome:
         return msgspec.structs.replace(welcome, messages=[])
 
 
 class WelcomeWithoutRemovals(_OtherWelcome):
-    """A newcomer is not told which members are removed."""
+    """A welcome does not say which members are removed."""
 
     def change(self, welcome: Welcome) -> Welcome:
         return msgspec.structs.replace(welcome, removed=frozenset(), flushes={}, cuts={})
 
 
 class WelcomeWithoutTombstones(_OtherWelcome):
-    """A newcomer is not told where the streams of members ended that were removed before."""
+    """A welcome does not say where the streams of earlier removed members ended."""
 
     def change(self, welcome: Welcome) -> Welcome:
         return msgspec.structs.replace(welcome, tombstones={})
 
 
 class WelcomeWithoutProgress(_OtherWelcome):
-    """A newcomer believes that everybody has what its sponsor has."""
+    """A newcomer assumes that everybody has what its sponsor has."""
 
     def change(self, welcome: Welcome) -> Welcome:
         known = {
@@ -145,14 +145,16 @@ class WelcomeWithoutProgress(_OtherWelcome):
 
 
 class PassesOnInOrderOfArrival(ChangingVcube):
-    """A newcomer gets what is in its snapshot and not stable in the order of its arrival at its sponsor."""
+    """A newcomer gets the unstable messages of its snapshot in the order in which they arrived at its
+    sponsor."""
 
     def _in_causal_order(self) -> list[RetainedMessage]:
         return [entry for _, entry in self._in_order_of_arrival()]
 
 
 class OwesNothing(ChangingMbcp):
-    """Members do not send newcomers what those lack of their own messages, and newcomers do not ask."""
+    """Members do not send a newcomer those of their own messages that it lacks, and newcomers do not fetch
+    them."""
 
     def _owed_to(self, stream: Stream, admission: Any) -> list[Packet]:
         return []
@@ -163,7 +165,7 @@ class OwesNothing(ChangingMbcp):
 
 
 class NeverDisowns(ChangingMbcp):
-    """Incarnations that never started stay members."""
+    """Incarnations that never started remain members."""
 
     def _on_nobody(self, link: int, packet: NobodyHere, now: int) -> None:
         if packet.has_started:
@@ -174,7 +176,7 @@ class NeverDisowns(ChangingMbcp):
 
 
 class LeavesAtOnce(ChangingMbcp):
-    """A member that has left supplies nothing more."""
+    """A member that has left supplies no more messages."""
 
     def leave(self, now: int) -> Effects:
         effects = super().leave(now)
@@ -183,7 +185,7 @@ class LeavesAtOnce(ChangingMbcp):
 
 
 class AwaitsTheForgotten(ChangingMbcp):
-    """A member that has left waits for another that has left too, and of which nobody knows any more."""
+    """A member that has left waits for another leaver that everybody has forgotten."""
 
     def _receive_after_leaving(self, link: int, packet: Packet, now: int) -> None:
         if isinstance(packet, DepartureConfirmed):
@@ -193,14 +195,14 @@ class AwaitsTheForgotten(ChangingMbcp):
 
 
 class WaitsForTheDead(ChangingMbcp):
-    """Members wait for the last copies of one that has left and was switched off."""
+    """Members wait for the last copies of a leaver that was switched off."""
 
     def _stop_waiting_for(self, stream: Stream) -> None:
         pass
 
 
 class LeavesDuringRemovals(ChangingMbcp):
-    """A member leaves though others may wait for what it holds of removed streams."""
+    """A member leaves although others may need what it holds of removed streams."""
 
     def may_leave(self) -> bool:
         return self.is_member
@@ -211,7 +213,8 @@ class LeavesDuringRemovals(ChangingMbcp):
 
 
 class SuppliesWhatItOnlyHolds(ChangingMbcp):
-    """A member that has left supplies what it has received since, though it takes no part in removals."""
+    """A member that has left supplies messages that it received later, although it takes no part in
+    removals."""
 
     def _on_fetch(self, link: int, request: FetchRequest) -> None:
         phase, self.phase = self.phase, Phase.MEMBER
@@ -220,7 +223,7 @@ class SuppliesWhatItOnlyHolds(ChangingMbcp):
 
 
 class ForgetsBeforeTheLastCopy(ChangingMbcp):
-    """A stream is forgotten though a copy of its last message is still on its way."""
+    """A stream is forgotten although a copy of its last message is still in flight."""
 
     def _find_stable(self) -> None:
         self.progress.coming.clear()
@@ -231,7 +234,7 @@ class ForgetsBeforeTheLastCopy(ChangingMbcp):
 
 
 class FlushesOnce(ChangingMbcp):
-    """Members report what they hold for the first removal only."""
+    """Members send a flush report only for the first removal."""
 
     def _flush(self, now: int) -> None:
         if self.stream not in self.removals.flushes:
@@ -266,22 +269,22 @@ class AcceptsFromTheRemoved(ChangingMbcp):
 
 
 class AcceptsFromAnybody(ChangingVcube):
-    """A removed member's messages are accepted from those who take no part in the removal."""
+    """A removed member's messages are accepted from processes that take no part in the removal."""
 
     def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
         return True
 
 
 class AcceptsWhatIsForwarded(ChangingVcubeAgg):
-    """A removed member's messages are accepted from whoever takes part in the removal, though it may have
-    forwarded what it holds beyond a gap, and then dropped it."""
+    """A removed member's messages are accepted, unasked, from a member that takes part in the removal. It may
+    have forwarded them from beyond a gap and then dropped them."""
 
     def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
         return source in self.addresses
 
 
 class ForwardsAfterLeaving(ChangingVcube):
-    """A member that has left forwards what it receives, though it takes no part in removals."""
+    """A member that has left forwards what it receives, although it takes no part in removals."""
 
     def _receive_after_leaving(self, link: int, packet: Packet, now: int) -> None:
         if packet.message_ids():
@@ -296,7 +299,7 @@ class _ReportsAtOnce(ViewFlooding):
 
 
 class ReportsTakeEffectAtOnce(ChangingPc):
-    """Reports on removed streams, which do not come over safe links, take effect when they arrive."""
+    """Flush reports, which do not arrive over safe links, take effect when they arrive."""
 
     ordering = _ReportsAtOnce
 
@@ -313,7 +316,7 @@ class _ForSome(Removals):
 
 
 class FlushesForSome(ChangingMbcp):
-    """A report on some of the removed streams is enough for those."""
+    """A report on some of the removed streams suffices to end those."""
 
     def _close_removed(self) -> None:
         self.removals = _ForSome(*_fields(self.removals))
@@ -321,7 +324,7 @@ class FlushesForSome(ChangingMbcp):
 
 
 class KeepsBeyondGaps(ChangingVcube):
-    """What lies beyond a gap when a member is removed is kept."""
+    """Messages beyond a gap are kept when a member is removed."""
 
     def _flush(self, now: int) -> None:
         order = type(self.order).restore(self.order.save())
@@ -343,7 +346,7 @@ class _FixedOnce(Removals):
 
 
 class CutFixedTooEarly(ChangingMbcp):
-    """Members that were admitted meanwhile need not report what they hold of removed streams."""
+    """Members that were admitted during a removal need not report what they hold of the removed stream."""
 
     def _close_removed(self) -> None:
         founders = {each for each in self.addresses if each < self.size}
@@ -365,7 +368,7 @@ class _EndsTooEarly(Removals):
 
 
 class EndsTooEarly(ChangingMbcp):
-    """Where removed streams end is decided before what is held of them is delivered."""
+    """The cut is decided before the messages held of the removed stream are delivered."""
 
     def _close_removed(self) -> None:
         self.removals = _EndsTooEarly(*_fields(self.removals))
@@ -382,7 +385,7 @@ class _ReportsOnly(Removals):
 
 
 class IgnoresItsOwnDeliveries(ChangingMbcp):
-    """Where a removed stream ends follows from reports alone, not from what a member has delivered since."""
+    """The cut follows from the reports alone, and ignores what a member has delivered since."""
 
     def _close_removed(self) -> None:
         self.removals = _ReportsOnly(*_fields(self.removals))
@@ -398,7 +401,7 @@ class _NotClosed(Removals):
 
 
 class CutsNotClosed(ChangingMbcp):
-    """Cuts are not lowered: what depends on a message that nobody holds counts as held."""
+    """The cut is not lowered if messages before it depend on a message that nobody holds."""
 
     def _close_removed(self) -> None:
         self.removals = _NotClosed(*_fields(self.removals))
@@ -411,7 +414,7 @@ class _AnyNumber(Removals):
 
 
 class NoQuorum(ChangingMbcp):
-    """Any number of members removes any other."""
+    """A removal needs no majority."""
 
     def _close_removed(self) -> None:
         self.removals = _AnyNumber(*_fields(self.removals))
@@ -419,7 +422,7 @@ class NoQuorum(ChangingMbcp):
 
 
 class QuorumOfNewcomers(ChangingMbcp):
-    """Members count for a quorum whose admission is not stable."""
+    """Members whose admission is not stable count for the quorum."""
 
     def _close_removed(self) -> None:
         admissions, self.unstable_admissions = self.unstable_admissions, {}
@@ -428,7 +431,7 @@ class QuorumOfNewcomers(ChangingMbcp):
 
 
 class IgnoresOthersEnds(ChangingMbcp):
-    """Where others say that a removed stream ends does not count."""
+    """Cuts that other members have decided are ignored."""
 
     def _close_removed(self) -> None:
         self.removals.decided.clear()
@@ -441,7 +444,7 @@ class _Held(Removals):
 
 
 class EndsWhatItHolds(ChangingVcubeAgg):
-    """A removed stream ends by another's word as soon as it is held up to there, and not when it is
+    """A cut decided by another member takes effect when the stream is held up to it, not when it is
     delivered."""
 
     def _close_removed(self) -> None:
@@ -450,7 +453,7 @@ class EndsWhatItHolds(ChangingVcubeAgg):
 
 
 class BelievesTheRemoved(ChangingMbcp):
-    """What a member has said of others' ends still counts after it was removed itself."""
+    """A cut that a member has reported still counts after that member was removed itself."""
 
     def _on_removal(self, removal: Removal, message: MessageId, now: int) -> None:
         decided = dict(self.removals.decided)
@@ -483,7 +486,7 @@ class NamesDoneStreams(ChangingTimestamp):
 
 
 class ForgetsForgottenStreams(ChangingTimestamp):
-    """Forgotten streams are not remembered for messages on their way."""
+    """Forgotten streams are not remembered for messages in flight."""
 
     def _forget(self, stream: Stream) -> None:
         super()._forget(stream)
@@ -492,7 +495,7 @@ class ForgetsForgottenStreams(ChangingTimestamp):
 
 
 class NoTombstones(ChangingMbcp):
-    """Nothing is kept of removed members that are forgotten."""
+    """No tombstones are kept of removed members."""
 
     def _forget(self, stream: Stream) -> None:
         super()._forget(stream)
@@ -520,21 +523,21 @@ class ReturnsWithItsOwn(ChangingMbcp):
 
 
 class ReturnsWithoutTheNeverAdmitted(ChangingMbcp):
-    """It does not bring back messages of members whose admission was lost with it."""
+    """A returning member does not bring back messages of members whose admission was lost with it."""
 
     def make_backlog(self) -> Backlog:
         return Backlog(super().make_backlog().entries, {})
 
 
 class KeepsCopies(ChangingMbcp):
-    """Copies of a message that several bring back are all delivered."""
+    """All copies of a message that several members bring back are delivered."""
 
     def _is_new(self, original: MessageId | None) -> bool:
         return True
 
 
 class ForgetsRemovalsOfOne(ChangingMbcp):
-    """Nobody notices that a member has returned whose removal was lost."""
+    """If a removal was lost and the removed member has returned, nobody notices."""
 
     def _on_nobody(self, link: int, packet: NobodyHere, now: int) -> None:
         if not packet.has_started:
@@ -542,7 +545,7 @@ class ForgetsRemovalsOfOne(ChangingMbcp):
 
 
 class LeftAndNotRemoved(ChangingTimestampDiff):
-    """A removed member that had left, and is not waited for any more, is not reported on."""
+    """Members do not report on a removed member that had left and for which they no longer wait."""
 
     def _on_removal(self, removal: Removal, message: MessageId, now: int) -> None:
         if removal.stream in self.tombstones:
@@ -552,35 +555,35 @@ class LeftAndNotRemoved(ChangingTimestampDiff):
 
 
 class SilentNewcomers(ChangingMbcp):
-    """Reports do not name the admission of a newcomer, which may be lost."""
+    """A newcomer's reports do not name its admission, which may be lost."""
 
     def _report(self, forgotten: Any = ()) -> ProgressReport:
         return msgspec.structs.replace(super()._report(forgotten), admissions={})
 
 
 class NamesOneAdmission(ChangingMbcp):
-    """A newcomer names the message that admitted it, but not the one that admitted its sponsor."""
+    """A newcomer names its own admission, but not its sponsor's."""
 
     def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
         return dict(list(super()._admission_chain(stream).items())[:1])
 
 
 class NeverGreets(ChangingMbcp):
-    """A newcomer whose sponsor may not be known does not say so before its first message."""
+    """A newcomer whose sponsor others may not know does not say who admitted it before its first message."""
 
     def _greet(self, least: int = 2) -> None:
         pass
 
 
 class NoLastCopy(ChangingMbcp):
-    """A departure does not say whom it was sent to."""
+    """A departure does not say to whom it was sent."""
 
     def _on_departure(self, departure: Departure, message: MessageId) -> None:
         super()._on_departure(msgspec.structs.replace(departure, sent_to=frozenset()), message)
 
 
 class StaysBeyondAnEnd(ChangingVcubeAgg):
-    """Whoever has delivered more of a removed stream than there is, as others say, waits to be refused."""
+    """A process that has delivered more of a removed stream than its cut waits until it is refused."""
 
     def _has_more(self, ends: Counts) -> bool:
         return False
@@ -592,7 +595,7 @@ class _ReportsOnce(ViewFlooding):
 
 
 class ReportsOnce(ChangingPc):
-    """A report on removed streams that is in no stream is not sent to members that are new."""
+    """A flush report outside of streams is not sent to new members."""
 
     ordering = _ReportsOnce
 
@@ -600,7 +603,7 @@ class ReportsOnce(ChangingPc):
 
 
 class LeavesAsAStranger(ChangingPc):
-    """A member that leaves does not say who has admitted it."""
+    """A leaver does not say who admitted it."""
 
     def _greet(self, least: int = 2) -> None:
         if least > 1:
@@ -608,10 +611,28 @@ class LeavesAsAStranger(ChangingPc):
 
 
 class SuppliesWhoeverAsks(ChangingPc):
-    """A member that has left opens a link for one that was never admitted."""
+    """A leaver opens a link for a process that was never admitted."""
 
     def _answer_stranger(self, link: int, request: LinkRequest) -> None:
         self._supply_link(link, request)
+
+
+class KeepsWhatStrangersForward(ChangingVcube):
+    """Messages that wait for an admission are never dropped."""
+
+    def _drop_early(self) -> None:
+        pass
+
+
+class TakesReportsOfStrangers(ChangingPc):
+    """A flush report that depends on a forgotten stream is accepted from anybody."""
+
+    def _receive_unnumbered(self, packet: UnnumberedPacket, now: int) -> None:
+        if self.is_member and packet.member not in {*self.ends, *self.order.delivered}:
+            self.order.receive_directly(packet, now)
+            self._refuse_void()
+        else:
+            super()._receive_unnumbered(packet, now)
 
 
 BROKEN = (
@@ -637,7 +658,6 @@ BROKEN = (
     AcceptsFromTheRemoved,
     AcceptsFromAnybody,
     AcceptsWhatIsForwarded,
-    ForwardsAfterLeaving,
     ReportsTakeEffectAtOnce,
     FlushesForSome,
     KeepsBeyondGaps,
@@ -666,6 +686,8 @@ BROKEN = (
     ReportsOnce,
     SuppliesWhoeverAsks,
     LeavesAsAStranger,
+    KeepsWhatStrangersForward,
+    TakesReportsOfStrangers,
 )
 
 
@@ -673,7 +695,7 @@ BROKEN = (
 
 
 class ReportsOvertake(ChangingWorld):
-    """Links carry reports of progress ahead of messages (`vcube`)."""
+    """Links carry progress reports ahead of messages (`vcube`)."""
 
     def _carry_out(self, address: int, effects: Effects) -> None:
         super()._carry_out(address, effects)
@@ -682,5 +704,11 @@ class ReportsOvertake(ChangingWorld):
                 queue.appendleft(queue.pop())
 
 
-COVERED = (SuppliesWhatItOnlyHolds, ForgetsForgottenStreams, ReportsOvertake, IgnoresItsOwnDeliveries)
+COVERED = (
+    SuppliesWhatItOnlyHolds,
+    ForgetsForgottenStreams,
+    ReportsOvertake,
+    IgnoresItsOwnDeliveries,
+    ForwardsAfterLeaving,
+)
 """Members that leave out a rule and hold all the same; docs/membership.md says why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Self
 
 import msgspec
 
@@ -11,8 +12,10 @@ from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.gateways import ChangingHcg, GatewayOrder
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Counts, Departure, ProgressReport, Stream, in_order
+from antecede.membership.phone import Phone
 from antecede.membership.site import ComingPhone, LiveSlot
-from antecede.protocols.base import Effects, Packet
+from antecede.membership.site_packets import PhoneWelcome
+from antecede.protocols.base import Effects, Packet, Send
 from antecede.protocols.freescale.packets import UplinkPacket
 
 
@@ -192,6 +195,50 @@ class ForgetsWhoHasLeft(ChangingFreescale):
         super()._forget(stream)
         if not (is_removed or stream in self.order.delivered or self.authors.get(stream, {}).keys() - {0}):
             self.authors.pop(stream, None)
+
+
+class TellsNobodyOfTheExpelled(ChangingFreescale):
+    """A super peer does not say which phones it has expelled before it leaves."""
+
+    def owes_expulsions(self) -> bool:
+        return False
+
+
+class ForgetsWhatIsNotSettled(ChangingFreescale):
+    """A phone that has returned forgets at once what it has brought."""
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        effects = super().receive(link, packet, now)
+        if self.phone is not None and isinstance(packet, PhoneWelcome):
+            self.phone.brought.entries = []
+        return effects
+
+
+class SaysTooEarlyWhatIsStable(ChangingFreescale):
+    """A phone is told what is stable before what it has brought is settled."""
+
+    def _stable_up_to(self, number: int) -> tuple[Send, ...]:
+        delayed, self.site.delayed = self.site.delayed, {}
+        sends = super()._stable_up_to(number)
+        self.site.delayed = delayed
+        return sends
+
+
+class UnsortedPhone(Phone):
+    def _settle(self) -> None:
+        before = list(self.retained)
+        super()._settle()
+        self.retained = before
+
+
+class BringsBackUnsorted(ChangingFreescale):
+    """What a phone retains stays in the order of reception when it forgets what it has brought."""
+
+    @classmethod
+    def phone_outside(cls, me: int, size: int) -> Self:
+        process = super().phone_outside(me, size)
+        process.phone = UnsortedPhone(me)
+        return process
 
 
 BROKEN_SITES: dict[type[ChangingFreescale], int] = {

@@ -171,7 +171,8 @@ def _how(found: Found) -> str:
     if found.is_mutated:
         return "a mutation of a known schedule"
     seed = f" of seed {found.seed}" if found.seed != SEED else ""
-    return f"{found.runs:,} runs{seed}" + (", the last with more changes" if found.more_changes else "")
+    runs = "1 run" if found.runs == 1 else f"{found.runs:,} runs"
+    return f"{runs}{seed}" + (", the last with more changes" if found.more_changes else "")
 
 
 def drawings(entries: dict[str, Found]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from broken_sites import BROKEN_SITES, KeepsNothing, LateByOne, ReleasesAtOnce, SendsAllThatWasKept
+from broken_sites import (
+    BROKEN_SITES,
+    BringsBackUnsorted,
+    ForgetsWhatIsNotSettled,
+    KeepsNothing,
+    LateByOne,
+    ReleasesAtOnce,
+    SaysTooEarlyWhatIsStable,
+    SendsAllThatWasKept,
+    TellsNobodyOfTheExpelled,
+)
 
 from antecede.check.changing.explore import ChangeBounds
 from antecede.check.changing.kinds import judge_random
@@ -69,9 +79,9 @@ def test_every_schedule_of_two_phones_up_to_a_bound(
     assert report.states > 30
 
 
-def _settled(*events: tuple[str, int, int]) -> SiteWorld:
+def _settled(*events: tuple[str, int, int], kind: type[ChangingFreescale] = ChangingFreescale) -> SiteWorld:
     """Two super peers, p0 and p1, and a phone, p2, after all that was sent has arrived."""
-    world = SiteWorld(ChangingFreescale, 2, 2, 1)
+    world = SiteWorld(kind, 2, 2, 1)
     for event in events:
         assert world.apply(event), event
         schedule = SiteSchedule.of_world(world)
@@ -121,6 +131,34 @@ def test_what_a_returned_phone_broadcasts_follows_what_it_brings_back() -> None:
     assert world.member(1).site.delayed == {}
 
 
+@pytest.mark.parametrize("returns_to", [0, 1])
+@pytest.mark.parametrize("kind", [ChangingFreescale, ChangingHcg, ChangingBasic, TellsNobodyOfTheExpelled])
+def test_what_an_expelled_phone_had_not_sent_comes_back_though_it_never_learns_so(
+    kind: type[ChangingFreescale], returns_to: int
+) -> None:
+    """p0 expels p2 before it has the phone's message; meanwhile p2 gives p0 up, and does not hear of it."""
+    world = _settled(("attach", 2, 0), ("broadcast", 2, -1), kind=kind)
+    assert world.apply(("broadcast", 2, -1))
+    assert world.apply(("expel", 0, 2))
+    world._carry_out(2, world.member(2).give_up({0}, 0))
+    assert world.apply(("return", 2, returns_to))
+    schedule = SiteSchedule.of_world(world)
+    schedule._let_all_arrive()
+    assert world.apply(("broadcast", 3, -1))
+    schedule.settle()
+    found = schedule.oracle().violations()
+    if kind is TellsNobodyOfTheExpelled:
+        assert "p0 never delivers p2:2" in found
+        return
+    assert found == []
+    sent = [message for life in world.lives[2:4] for kind, message in life.events if kind == "send"]
+    assert len(sent) == 3
+    for life in world.lives[:2]:
+        assert [message for kind, message in life.events if kind == "deliver"] == sent
+    assert world.member(returns_to).site.delayed == {}
+    assert all(not world.member(each).backlog.entries for each in (0, 1))
+
+
 def test_a_super_peer_with_phones_does_not_leave() -> None:
     world = _settled(("attach", 2, 0))
     with pytest.raises(LocalError, match="phones have to move or leave first"):
@@ -145,6 +183,80 @@ def test_slots_are_used_again_and_tables_do_not_grow() -> None:
     assert sizes[-1][0] <= sizes[5][0] * 1.1 + 16
     assert sizes[-1][1] <= sizes[5][1] * 1.1 + 16
     assert not any(isinstance(each, MembershipPacket) for queue in world.links.values() for each in queue)
+
+
+@pytest.mark.parametrize(
+    "kind", [ChangingFreescale, ForgetsWhatIsNotSettled, SaysTooEarlyWhatIsStable, BringsBackUnsorted]
+)
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_what_a_phone_has_brought_is_not_lost_with_the_next_super_peer(
+    kind: type[ChangingFreescale], is_settled: bool
+) -> None:
+    """p0 crashes with what the phone has sent. At p1 it broadcasts again, and p1 crashes too: before it has
+    brought back the first message, or after, but before another member has anything of it."""
+    world = SiteWorld(kind, 5, 5, 1)
+    assert world.apply(("attach", 5, 0))
+    assert world.apply(("broadcast", 2, -1))
+    schedule = SiteSchedule.of_world(world)
+    schedule._let_all_arrive()
+    for member in (0, 2, 3, 4):
+        assert world.apply(("report", member, -1))
+        assert world.apply(("transmit", member, 1))
+    first = [("broadcast", 5, -1), ("transmit", 5, 0), ("crash", 0, 0), ("remove", 1, 0)]
+    returns = [("orphan", 5, -1), ("return", 5, 1), ("transmit", 6, 1), ("transmit", 1, 6)]
+    for event in [*first, *returns, ("report", 1, -1), ("broadcast", 6, -1), ("transmit", 6, 1)]:
+        assert world.apply(event), event
+    while world.apply(("transmit", 1, 6)):
+        pass
+    assert world.member(1).site.delayed
+    if is_settled:
+        schedule._let_all_arrive(frozenset({1, 6}))
+        for member in (2, 3, 4):
+            while world.apply(("transmit", 1, member)) or world.apply(("transmit", member, 1)):
+                world.apply(("deliver", member, -1))
+        while world.apply(("deliver", 1, -1)):
+            pass
+        while world.apply(("transmit", 1, 6)):
+            pass
+        assert not world.member(1).site.delayed
+    assert world.apply(("crash", 1, 0))
+    schedule.settle()
+    sent = [message for life in (5, 6) for kind_, message in world.lives[life].events if kind_ == "send"]
+    assert len(sent) == 2
+    given = [message for message in world.lives[2].seen if message in sent]
+    is_broken = kind is not ChangingFreescale and (is_settled or kind is not BringsBackUnsorted)
+    assert (given != sent) == is_broken, given
+
+
+@pytest.mark.parametrize("answer", ["assigns", "releases", "reports"])
+def test_what_a_phone_keeps_does_not_grow_however_often_it_returns(answer: str) -> None:
+    """It is expelled a hundred times. What it brings back is the next super peer's concern, once that has
+    answered: it has numbered a message of the phone, has released it, or says what is stable."""
+    world = _settled(("attach", 2, 0))
+    schedule, phone = SiteSchedule.of_world(world), 2
+    sizes = []
+    for turn in range(100):
+        moves = answer == "releases"
+        here = 0 if moves else turn % 2
+        actions: dict[str, list[tuple[str, int, int]]] = {
+            "assigns": [("broadcast", phone, -1)],
+            "releases": [("move", phone, 1)],
+            "reports": [("report", 1 - here, -1), ("report", here, -1), ("broadcast", 1 - here, -1)],
+        }
+        for event in [("broadcast", 1 - here, -1), *actions[answer]]:
+            assert world.apply(event), event
+            schedule._let_all_arrive()
+        assert world.apply(("expel", 1 if moves else here, phone))
+        schedule._let_all_arrive()
+        assert world.apply(("return", phone, 0 if moves else 1 - here))
+        phone = world.returned_to[phone]
+        schedule._let_all_arrive()
+        sizes.append(len(world.member(phone).make_backlog().entries))
+        if turn % 10 == 9:
+            schedule.settle()
+    assert sizes[80:] == sizes[:20]
+    schedule.settle()
+    assert schedule.oracle().violations() == []
 
 
 @pytest.mark.parametrize("kind", [KeepsNothing, ReleasesAtOnce, SendsAllThatWasKept])

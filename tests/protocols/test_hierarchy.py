@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import importlib
 import json
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from antecede.causality.bit_window import OffsetBitmap
 from antecede.errors import InputError
-from antecede.protocols.base import RemoteError
-from antecede.protocols.freescale.hierarchy import Hierarchy, HierarchyLayout, InnerSuperPeer
-from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignment
+from antecede.protocols.base import Packet, RemoteError, Send
+from antecede.protocols.freescale.hierarchy import (
+    Hierarchy,
+    HierarchyLayout,
+    InnerSuperPeer,
+    LowerPeer,
+    UpperSuperPeer,
+)
+from antecede.protocols.freescale.packets import (
+    DownlinkPacket,
+    FollowingPacket,
+    NumberAssignment,
+    PassedUpPacket,
+)
 from antecede.sim import scenario
 from antecede.sim.engines import simulate
 from antecede.sim.verify import VerifyReport, verify
@@ -21,12 +36,13 @@ NAME = "antecede.protocols.freescale.hierarchy:Hierarchy"
 
 
 class _ForgetsTheChain(InnerSuperPeer):
-    """A message from above follows only those from below that it names, not those passed on before."""
+    """A message from above follows only those from below that it names, not those passed up before."""
 
-    def _pass_down(self, packet: DownlinkPacket):  # type: ignore[no-untyped-def]
-        sent_up, self.sent_up = self.sent_up, []
-        yield from super()._pass_down(packet)
-        self.sent_up = sent_up + self.sent_up
+    def _send_inside(self, down: DownlinkPacket) -> Iterator[Send]:
+        if isinstance(down, FollowingPacket):
+            row = OffsetBitmap.from_numbers({*down.causes.numbers(), down.follows})
+            down = DownlinkPacket(down.payload, down.origin, down.seq, down.number, down.sender_previous, row)
+        yield from super()._send_inside(down)
 
 
 class _ReportsTooMuch(InnerSuperPeer):
@@ -39,10 +55,12 @@ class _ReportsTooMuch(InnerSuperPeer):
 
 class ForgetsTheChain(Hierarchy):
     inner_peer = _ForgetsTheChain
+    peer: LowerPeer | UpperSuperPeer | _ForgetsTheChain
 
 
 class ReportsTooMuch(Hierarchy):
     inner_peer = _ReportsTooMuch
+    peer: LowerPeer | UpperSuperPeer | _ReportsTooMuch
 
 
 def report(name: str, runs: int) -> VerifyReport:
@@ -97,9 +115,19 @@ def test_packets_that_no_peer_sends_are_refused() -> None:
     members = Hierarchy.group(7)
     sent = members[3].broadcast(b"x", 0).sends[0]
     (up,) = [each for each in members[1].receive(3, sent.packet, 0).sends if each.to == (0,)]
-    hostile = type(up.packet)(b"\x01y", 1, 1, up.packet.causes, 0)  # type: ignore[attr-defined]
-    with pytest.raises(RemoteError, match="without its author"):
-        members[0].receive(1, hostile, 0)
+    assert isinstance(up.packet, PassedUpPacket)
+    for hostile, reason in (
+        (msgspec.structs.replace(up.packet, origin=2), "message 1 of peer 2 from internal peer 1"),
+        (msgspec.structs.replace(up.packet, place=0), "from internal peer 1"),
+        (msgspec.structs.replace(up.packet, delivered_up_to=1), "numbers that were not assigned"),
+    ):
+        with pytest.raises(RemoteError, match=reason):
+            members[0].receive(1, hostile, 0)
+    down = FollowingPacket(b"x", 2, 1, 1, 0, up.packet.causes, 1)
+    with pytest.raises(RemoteError, match="follows all up to 1"):
+        members[1].receive(0, down, 0)
+    with pytest.raises(RemoteError, match="of peer 3, which is below this one"):
+        members[1].receive(0, DownlinkPacket(b"x", 3, 1, 1, 0, up.packet.causes), 0)
     with pytest.raises(RemoteError, match="has not sent"):
         members[1].receive(0, NumberAssignment(5, 1), 0)
 
@@ -115,6 +143,29 @@ def test_peers_continue_from_their_saved_states() -> None:
     for rank, member in enumerate(members):
         delivery = member.deliver(0)
         assert (delivery and (*delivery.message, delivery.payload)) == (None if rank == 4 else (4, 1, b"x"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_state_can_be_saved_at_any_moment(seed: int) -> None:
+    """Links that reorder, and applications that are slow: all that may be held is there at some time."""
+    chance = random.Random(seed)
+    size = chance.randrange(3, 9)
+    members = Hierarchy.with_layout(size, HierarchyLayout.random(size, chance.randrange))
+    under_way: list[tuple[int, int, Packet]] = []
+    for _ in range(300):
+        rank, what = chance.randrange(size), chance.random()
+        sends: tuple[Send, ...] = ()
+        if what < 0.3:
+            sends = members[rank].broadcast(b"x", 0).sends
+        elif what < 0.8 and under_way:
+            source, rank, packet = under_way.pop(chance.randrange(len(under_way)))
+            sends = members[rank].receive(source, Hierarchy.decode(Hierarchy.encode(packet)), 0).sends
+        else:
+            members[rank].deliver(0)
+        under_way += [(rank, to, send.packet) for send in sends for to in send.to]
+        restored = Hierarchy.restore(members[rank].save())
+        assert restored == members[rank]
+        members[rank] = restored
 
 
 def test_the_page_has_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:

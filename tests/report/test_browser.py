@@ -19,7 +19,7 @@ from antecede.sim.engines import simulate
 from antecede.sim.record import simulate_to
 from antecede.sim.scenario import scenario
 from antecede.sweep.grid import expand
-from antecede.sweep.page import example_events, sweep_page
+from antecede.sweep.page import DrawnRun, example_events, sweep_page
 from antecede.sweep.results import summarise
 from chromium import COLOUR, brightness, browser, size
 
@@ -47,7 +47,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         most_messages=5,
     )  # fmt: skip
     simulate_to(folder / "story", story)
-    html = sweep_page(summarise(pa.Table.from_pylist(rows)), example_events(folder / "story"), "A sweep")
+    drawn = DrawnRun("a story", example_events(folder / "story"))
+    html = sweep_page(summarise(pa.Table.from_pylist(rows)), drawn, "A sweep")
     page = folder / "report.html"
     page.write_text(html, encoding="utf-8")
     return page

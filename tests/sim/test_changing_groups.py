@@ -130,6 +130,14 @@ def test_the_smaller_side_of_a_partition_returns_to_the_larger() -> None:
     assert result.metrics.measured["returns"] == 2
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_links_are_fifo_to_the_end_also_across_a_partition(seed: int) -> None:
+    """`pc` raises an error if not. Of what a crashed member leaves in flight, the first packets arrive."""
+    faults = ["crash:500ms:2", "partition:300-600ms:0,1"]
+    result, _ = run("pc", seconds=1, rate=20, delay="1-200ms", churn="poisson:4", faults=faults, seed=seed)
+    assert result.metrics.stuck == 0
+
+
 def test_two_halves_do_not_remove_each_other() -> None:
     """Neither side has a quorum: nothing that is sent is lost, and a person has to decide."""
     _, world = run(faults=["partition:500ms-5s:0-2"])

@@ -94,8 +94,8 @@ def test_the_fastest_engine_is_chosen_with_a_reason() -> None:
     with pytest.raises(InputError, match="traces and observers need single events"):
         choose(large, observed=True, engine="recurrence")
     other = scenario(protocol="multigroup", peers=200, seconds=20)
-    assert choose(other, observed=False)[:2] == ("reference", "multigroup has no kernel")
-    with pytest.raises(InputError, match="cannot run this scenario: multigroup has no kernel"):
+    assert choose(other, observed=False)[:2] == ("reference", "multigroup has no compiled version")
+    with pytest.raises(InputError, match="cannot run this scenario: multigroup has no compiled version"):
         simulate(other, engine="recurrence")
 
 

@@ -85,6 +85,35 @@ def test_without_delays_paths_have_the_fewest_hops_and_drawn_delays(folder: Path
     assert simulate(routers).metrics.stuck == 0  # the other two nodes only forward
 
 
+@pytest.mark.parametrize(
+    ("network", "remedy"),
+    [
+        (
+            "graph,file=net.txt",
+            "write graph,file=net.txt,delay=20ms for the links to which the file gives none",
+        ),
+        ("routed", "write routed,delay=20ms"),
+        ("nodes", "write nodes,propagation=20ms"),
+        ("relayed,behind=1,delay=1ms", "write relayed,behind=1,delay=20ms"),
+    ],
+)
+def test_a_delay_that_the_network_would_ignore_is_refused(folder: Path, network: str, remedy: str) -> None:
+    command = ["simulate", "--protocol", "mbcp", "--peers", "3", "--network", network]
+    assert antecede(*command, cwd=folder).returncode == 0
+    done = antecede(*command, "--delay", "20ms", cwd=folder)
+    assert done.returncode == 2
+    assert f"delay is for direct links, and this network has delays of its own; {remedy}" in done.stderr
+    assert scenario(protocol="hcg", peers=3, network=network, delay="20ms").delay == "20ms"  # its bound
+
+
+def test_nodes_that_only_forward_are_named(folder: Path) -> None:
+    command = ["simulate", "--network", "graph,file=net.txt"]
+    done = antecede(*command, "--peers", "2", cwd=folder)
+    assert "nodes of the network 3: 2 peers, and 1 that only forwards" in " ".join(done.stdout.split())
+    done = antecede(*command, "--peers", "3", cwd=folder)
+    assert "nodes of the network 3: 3 peers" in " ".join(done.stdout.split())
+
+
 def test_a_changed_file_is_another_scenario(folder: Path) -> None:
     network = scenario(protocol="mbcp", peers=3, network={"model": "graph", "file": "net.txt"})
     overlay = scenario(protocol="flooding", peers=3, overlay="graph,file=net.txt")

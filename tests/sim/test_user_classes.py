@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from antecede.causality import judge
 from antecede.errors import InputError, ProtocolError
+from antecede.protocols import find_protocol
 from antecede.sim import Scenario, scenario, simulate
 from antecede.sim.engines import choose
 from antecede.sim.verify import Histories
@@ -275,6 +277,67 @@ def test_a_protocol_that_lacks_methods_is_refused_by_their_names(tmp_path: Path)
     assert done.returncode == 2
     lacking = "lacks broadcast, paper_bytes, receive and waiting: a subclass of antecede.protocols.Protocol"
     assert lacking in " ".join(done.stderr.split())
+
+
+OWN_PROTOCOL = """
+from typing import Any, ClassVar
+from antecede.protocols import NO_EFFECTS, Delivery, Effects, LinkRequirements, MessageId
+from antecede.protocols import Packet, Protocol, Send
+
+class Note(Packet, frozen=True, array_like=True):
+    origin: int
+    number: int
+    def message_ids(self): return (MessageId(self.origin, self.number),)
+
+class Eager(Protocol):
+    name: ClassVar[str] = "eager"
+    packets: ClassVar[Any] = Note
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
+    sent: int = 0
+    arrived: list[Note] = []
+    def broadcast(self, payload, now, group=None):
+        self.sent += 1
+        send = Send(self.partners(), Note(self.me, self.sent))
+        return Effects((send,), message=MessageId(self.me, self.sent))
+    def receive(self, link, packet, now):
+        self.arrived.append(packet)
+        return NO_EFFECTS
+    def deliver(self, now):
+        if not self.arrived: return None
+        note = self.arrived.pop(0)
+        return Delivery(MessageId(note.origin, note.number), b"")
+    def waiting(self): return []
+    def paper_bytes(self, packet): return 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "sentence"),
+    [
+        ('name: ClassVar[str] = "eager"', "", 'does not declare its name: name: ClassVar[str] = "mine"'),
+        ("packets: ClassVar[Any] = Note", "", "does not declare its packets: packets: "),
+        ("packets: ClassVar[Any] = Note", "packets: ClassVar[Any] = int", "does not declare its packets"),
+        ("def message_ids(self):", "def ids(self):", "Note must define message_ids()"),
+        (", message=MessageId(self.me, self.sent)", "", "returns nothing as the message of broadcast"),
+        (
+            "message=MessageId(self.me, self.sent)",
+            "message=(0, 1)",
+            "returns (0, 1), a tuple, as the message",
+        ),
+        ("(MessageId(self.origin, self.number),)", "((0, 1),)", "returns (0, 1), a tuple, in message_ids()"),
+        ("MessageId(note.origin, note.number)", "(0, 1)", "(0, 1), a tuple, as the message of a delivery"),
+    ],
+)
+def test_a_protocol_that_declares_or_returns_too_little_is_refused(
+    right: str, wrong: str, sentence: str, tmp_path: Path
+) -> None:
+    assert OWN_PROTOCOL.count(right) == 1
+    own = tmp_path.name  # modules stay loaded: each has a name of its own
+    (tmp_path / f"right_{own}.py").write_text(OWN_PROTOCOL)
+    (tmp_path / f"wrong_{own}.py").write_text(OWN_PROTOCOL.replace(right, wrong))
+    assert find_protocol(f"right_{own}:Eager", tmp_path).name == "eager"
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        find_protocol(f"wrong_{own}:Eager", tmp_path)
 
 
 def test_the_key_depends_on_every_module_that_is_named(folder: Path) -> None:

@@ -170,9 +170,9 @@ def test_a_table_of_no_known_format_is_told_where_to_look(command: str, name: st
     file.parent.mkdir(exist_ok=True)
     file.write_text("a,b\n1,2\n" if name.endswith(".csv") else '{"a": 1, "b": 2}\n{"a": 2, "b": 3}\n')
     refused = refusal(command, file.parent if "folder" in name else file)
-    assert "format was not recognised" in refused
-    assert "has no columns run, group, process" in refused
-    assert "--map" in refused
+    assert "has the columns a, b;" in refused
+    assert "as in --map process=…,kind=…,message=…" in refused
+    assert "--preset" in refused
     assert "antecede sources" in refused
 
 

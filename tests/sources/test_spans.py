@@ -175,7 +175,9 @@ def test_a_file_without_spans_is_refused(tmp_path: Path) -> None:
     file.write_text(spans())
     assert "has 1 record as otlp, and none of them names a cause" in refusal("audit", file)
     assert "no engine 'flink'" in refusal("audit", OTLP, "--engine", "flink")
-    assert "--html draws deliveries" in refusal("audit", OTLP, "--html", tmp_path / "page.html")
+    code, out = run("audit", OTLP, "--html", tmp_path / "page.html")
+    assert (code, "No page: --html draws deliveries" in out) == (1, True)
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_one_is_singular(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_copy_has_the_name_of_its_file_everywhere(tmp_path: Path) -> None:
         assert reason == f"{name}, row 5: it does not have the header's 4 fields, but 1"
         code, found = run_json("audit", file, "--map", MAP)
         assert (code, found["lineage"]["files"][0]["file"]) == (0, str(file))
-        assert found["bad"][0]["examples"] == [f"row 5: {reason.partition(': ')[2]}"]
+        assert found["bad"][0]["examples"] == [f"row 5 (line 6): {reason.partition(': ')[2]}"]
         assert f"5 rows of 1 file ({name}), 1 skipped" in run("audit", file, "--map", MAP)[1]
         _, found = run_json("graph", file, "--map", MAP)
         assert found["runs"][0]["run"] == ("log.v2" if name == "log.v2.csv" else "log")

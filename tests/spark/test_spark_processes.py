@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -83,8 +84,15 @@ def running(tmp_path: Path) -> Iterator[Running]:
     command.process.wait()
 
 
-def test_sigterm_leaves_no_temporary_folder_and_no_jvm(running: Running) -> None:
+def test_a_folder_in_use_is_left_alone_and_sigterm_leaves_none_and_no_jvm(running: Running) -> None:
     running.wait_until_it_works()
+    (used,) = [name for name in running.left() if name.startswith("antecede-")]
+    script = "from antecede.temporary_folders import temporary_folder\nwith temporary_folder('x'): pass"
+    environment = {**os.environ, "TMPDIR": str(running.temporary)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
+    assert used in running.left()
+    assert running.process.poll() is None
+
     (java,) = jvms(running.process.pid)
     running.process.terminate()
     code, errors = running.end()
@@ -112,16 +120,6 @@ def test_what_sigkill_leaves_is_removed_at_the_next_start(running: Running, tmp_
     assert done.returncode == 0, done.stderr
     assert left not in running.left()
     assert foreign.exists()
-
-
-def test_a_folder_that_is_in_use_is_left_alone(running: Running, tmp_path: Path) -> None:
-    running.wait_until_it_works()
-    (used,) = [name for name in running.left() if name.startswith("antecede-")]
-    script = "from antecede.temporary_folders import temporary_folder\nwith temporary_folder('x'): pass"
-    environment = {**os.environ, "TMPDIR": str(running.temporary)}
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
-    assert used in running.left()
-    assert running.process.poll() is None
 
 
 def test_a_killed_jvm_is_reported_in_a_sentence(running: Running) -> None:
@@ -154,3 +152,27 @@ def test_so_is_one_that_is_killed_during_an_audit(tmp_path: Path) -> None:
         assert errors.startswith("error: Spark"), errors
         assert errors.count("\n") == 1
         assert "Traceback" not in errors
+
+
+def test_a_local_server_is_used_again(tmp_path: Path) -> None:
+    """PySpark's own reuse: the second process finds the server that the first has started."""
+    simulate_to(tmp_path / "trace", scenario(protocol="mbcp", peers=3, seconds=0.5))
+    discovery = tmp_path / "server" / "found.json"
+    discovery.parent.mkdir()
+    environment = os.environ | {
+        "SPARK_REMOTE": "local[1]",
+        "SPARK_LOCAL_CONNECT_REUSE": "1",
+        "SPARK_LOCAL_CONNECT_DISCOVERY": str(discovery),
+    }
+    audit = [*ANTECEDE, "audit", str(tmp_path / "trace"), "--engine", "spark"]
+    servers = []
+    try:
+        for _ in range(2):
+            done = subprocess.run(audit, env=environment, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, ""), done.stderr
+            assert "clean" in done.stdout
+            servers.append(json.loads(discovery.read_text())["pid"])
+    finally:
+        stop = [sys.executable, "-m", "pyspark.sql.connect.local_server", "--stop"]
+        subprocess.run(stop, env=environment, capture_output=True, check=True)
+    assert servers[0] == servers[1]

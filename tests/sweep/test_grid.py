@@ -41,3 +41,8 @@ def test_an_invalid_grid_file_is_refused_with_the_reason(tmp_path: Path, text: s
 def test_a_missing_grid_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_grid(tmp_path / "nothing.toml")
+
+
+def test_an_unknown_field_names_the_one_that_was_meant() -> None:
+    with pytest.raises(InputError, match="unknown field `second`; did you mean seconds\\?"):
+        expand({"second": 2}, {"protocol": ["mbcp"]})

@@ -25,7 +25,7 @@ from antecede.sim.scenario import Scenario
 from antecede.sweep.grid import expand
 from antecede.sweep.on_spark import Sweep, _run
 from antecede.sweep.results import RESULTS, SUMMARY, write_results
-from antecede.sweep.run import run_study
+from antecede.sweep.run import run_study, write_report
 
 
 class FailsInLargeGroups(Mbcp):
@@ -133,6 +133,23 @@ def test_untraced_runs_are_audited_while_they_run_and_a_faulty_one_leaves_its_tr
     assert verdicts == {key: verdict for key, _, verdict in traced.runs()}
     assert {each for each, verdict in verdicts.items() if verdict and not verdict.clean} == {key}
     assert sweep.discard_damaged() == {}
+
+
+def test_the_report_draws_a_violation_and_names_its_runs(spark: SparkSession, tmp_path: Path) -> None:
+    kind = f"{__name__}:NamesNoCauses"
+    scenarios = expand({"seconds": 0.4, "protocol": kind, "delay": "1-90ms"}, {"peers": [5]})
+    sweep = Sweep(tmp_path, scenarios)
+    assert sweep.simulate(spark) == sweep.judge(spark) == {}
+    write_results(sweep)
+    (tmp_path / "grid.toml").write_text("[run]\nseconds = 0.4  # <as said>\n")
+    html = write_report(tmp_path, "A sweep").read_text()
+    named = f"{kind} with 5 peers and seed 1 (runs/{scenarios[0].key()})"
+    assert f"<p>The first violation in the smallest run that has any, {named}: p" in html
+    assert '<svg class="violation"' in html
+    assert "seconds = 0.4  # &lt;as said&gt;" in html
+    (row,) = pq.read_table(tmp_path / SUMMARY).to_pylist()
+    assert f"<td>{row['packets'] / row['messages']:.1f}</td>" in html
+    assert f"<td>{row['latency_mean_ns'] / 1e6:.1f} ms</td>" in html
 
 
 def test_a_lost_verdict_of_an_untraced_run_is_reached_again(tmp_path: Path) -> None:

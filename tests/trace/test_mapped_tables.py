@@ -284,8 +284,8 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (json_line(host=[]), THEIRS, "expected text or a whole number, got []"),
         (("t.csv", b""), THEIRS, "t.csv is empty"),
         (("t.csv", b"host,n,what,id\n"), THEIRS, "t.csv is empty"),
-        (("t.csv", b"host,n,what,id\n1,2\n"), THEIRS, "t.csv, row 1: it does not have the header's 4 fields"),
-        (("t.csv", b"host,n,what,id\n\xff,2,PUB,3\n"), THEIRS, "t.csv, row 1: it is not text in UTF-8"),
+        (("t.csv", b"host,n,what,id\n1,2\n"), THEIRS, "row 1 (line 2): it does not have the header's 4"),
+        (("t.csv", b"host,n,what,id\n\xff,2,PUB,3\n"), THEIRS, "row 1 (line 2): it is not text in UTF-8"),
         (("t.csv", b"host,host,n,what,id\n1,2,3,PUB,3\n"), THEIRS, "two columns host"),
         (("t.csv", b"host,n,what,id\n1,9" + b"9" * 5000 + b",PUB,3\n"), THEIRS, "expected a whole number"),
         (("t.csv", b"host,n,what,id\n1,0,PUB,3\n2,0,PUB,4\n"), THEIRS, "has 2 sends and no delivery"),
@@ -342,9 +342,9 @@ def test_bad_rows_are_counted_and_shown_by_example(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     wrong = {
         "t.csv": [
-            "row 2, field n (index): expected a whole number, got 'x'",
-            "row 3, field host (process): it is empty",
-            "row 4: it does not have the header's 4 fields, but 2",
+            "row 2 (line 3), field n (index): expected a whole number, got 'x'",
+            "row 3 (line 4), field host (process): it is empty",
+            "row 4 (line 5): it does not have the header's 4 fields, but 2",
         ],
         "t.jsonl": [
             "row 1, field host (process): it is empty",
@@ -391,17 +391,43 @@ def test_a_table_left_without_deliveries_is_refused_with_an_example(tmp_path: Pa
     bad = BadRows("t", strict=False)
     with mapped_trace(str(tmp_path / "t.csv"), [THEIRS], bad=bad) as ours:
         found = audit_path(ours, "local", 10, None).verdict
-        with pytest.raises(InputError, match=r"no delivery.*the first bad row: .*row 2, field n"):
+        with pytest.raises(InputError, match=r"no delivery.*the first bad row: .*row 2.*, field n"):
             refuse_without_deliveries(ours, found, bad)
 
 
 def test_an_encoding_can_be_named(tmp_path: Path) -> None:
     text = "host,n,what,id\njosé,0,PUB,año\nben,0,SUB,año\n"
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
-    with pytest.raises(InputError, match=r"row 1: it is not text in UTF-8; say which with --map encoding="):
+    with pytest.raises(
+        InputError, match=r"row 1 .line 2.: it is not text in UTF-8; say which with --map encoding="
+    ):
         verdict(tmp_path / "t.csv", THEIRS)
     assert verdict(tmp_path / "t.csv", THEIRS, "encoding=latin-1").clean
     rows = ours(tmp_path / "t.csv", f"{THEIRS},encoding=latin-1")
     assert [(row["process"], row["message"]) for row in rows] == [("josé", "año"), ("ben", "año")]
     with pytest.raises(InputError, match="there is no encoding 'nonsense'"):
         verdict(tmp_path / "t.csv", THEIRS, "encoding=nonsense")
+
+
+def test_a_bad_row_of_csv_is_named_by_its_line_too(tmp_path: Path) -> None:
+    """A header of two lines, a field of two lines and a blank line: lines are not rows."""
+    (tmp_path / "log.csv").write_text(
+        'process,index,kind,"message\nid",note\na,1,send,m,"two\nlines"\n\nb,one,deliver,m,\nb,2,,m,\nb,3,deliver\nb,4,send,o,\n'
+    )
+    bad = BadRows("log.csv", strict=False)
+    with mapped_trace(str(tmp_path / "log.csv"), ["message=message\nid"], bad=bad) as ours:
+        found = audit_path(ours, "local", 10, None, bad=bad)
+    places = [example.split("csv, ")[-1] for kind in bad.kinds for example in kind.examples]
+    assert [place.partition(")")[0] for place in places] == [
+        "row 2 (line 6",
+        "row 4 (line 8",
+        "row 3 (line 7",
+    ]
+    assert found.verdict.missing == 2
+    assert [note for note in bad.notes if note.startswith("3 bad rows left out")]
+
+
+def test_an_unknown_kind_of_csv_is_named_by_its_line_too(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("process,index,kind,message\na,1,send,m\nb,1,recv,m\n")
+    with pytest.raises(InputError, match=r"row 2 \(line 3\): kind 'recv'"):
+        verdict(tmp_path / "log.csv", "message=message")

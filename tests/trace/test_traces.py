@@ -208,7 +208,7 @@ HEADER = ",".join(REQUIRED)
     ("damage", "says"),
     [
         (lambda trace: trace / "nowhere", "nowhere does not exist"),
-        (empty, "empty holds no trace"),
+        (empty, "empty holds no trace yet: the folder has no recorded events"),
         *((drop(name), f"part-00000.parquet has no column {name}") for name in REQUIRED),
         (retype, "column seq holds double, expected int64"),
         (blank, "part-00000.parquet, row 8, field origin: it is empty"),

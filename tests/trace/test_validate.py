@@ -13,6 +13,7 @@ import pytest
 from antecede.errors import InputError
 from antecede.trace.schema import KINDS, SCHEMA
 from antecede.trace.validate import (
+    check_columns,
     check_event,
     check_run,
     invalid_events,
@@ -86,3 +87,28 @@ def test_every_format_names_file_row_and_field() -> None:
     (batch,) = table({}, {"origin": None}).to_batches()
     with pytest.raises(InputError, match="t, row 12, field origin: it is empty, and it is required"):
         validate_parquet_batch(batch, SCHEMA, file, rows_before=10)
+
+
+def test_a_table_with_one_id_a_message_says_which_option_reads_it() -> None:
+    with pytest.raises(InputError, match="as in --map message=message"):
+        check_columns(["process", "index", "kind", "message"], "log.csv")
+    with pytest.raises(InputError, match="has no columns origin, seq"):
+        check_columns([*(name for name in ROW if name not in ("origin", "seq"))], "log.csv")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("process,index,kind,msg", r"has the columns process, index, kind, msg; .*as in --map message=msg;"),
+        ("Host,idx,type,id", r"as in --map process=Host,kind=type,message=id,index=idx;"),
+        ("when,text", r"as in --map process=…,kind=…,message=…;"),
+        (
+            "id,text,answers",
+            r"antecede order --id id --deps answers .* --map node=id,process=…,parents=answers",
+        ),
+        ("id,kind,process,parent", r"as in --map message=id;"),
+    ],
+)
+def test_a_table_of_another_program_is_told_what_to_map(columns: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        check_columns(columns.split(","), "log.csv")

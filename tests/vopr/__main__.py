@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from antecede.live.changing.protocols import WITH_PHONES
 from vopr.changing.phones import execute as execute_phones
 from vopr.changing.phones import short_times
 from vopr.changing.world import PROTOCOLS
@@ -55,7 +56,7 @@ class Tally:
 
 def play(options: argparse.Namespace, seed: int, is_told: bool = False) -> Result:
     if options.kind == PHONES:
-        return execute_phones(seed, is_told)
+        return execute_phones(seed, is_told, options.protocol)
     if options.kind == CHANGING:
         return execute_changing(seed, is_told, options.protocol)
     return execute(seed, is_told, options.kind)
@@ -170,16 +171,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         choices=[*sorted(set(KINDS)), CHANGING, PHONES],
         metavar="KIND",
         help=f"only {', '.join(sorted(set(KINDS)))}; or {CHANGING}: groups whose members come and go; "
-        f"{PHONES}: with phones behind super peers",
+        f"{PHONES}: with phones behind super peers, or local processes behind gateways",
     )
     parser.add_argument(
         "--protocol",
-        choices=PROTOCOLS,
+        choices=[*PROTOCOLS, *WITH_PHONES],
         metavar="NAME",
-        help=f"with --kind {CHANGING}: only {', '.join(PROTOCOLS)}",
+        help=f"with --kind {CHANGING}: only {', '.join(PROTOCOLS)}; with {PHONES}: only "
+        f"{', '.join(WITH_PHONES)}",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.protocol is not None and (options.kind == PHONES) != (options.protocol in WITH_PHONES):
+        parser.error(f"--protocol {options.protocol} is not for --kind {options.kind}")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:

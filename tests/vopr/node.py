@@ -19,7 +19,7 @@ from antecede.live.ready import Ready, send_and_advance
 from antecede.live.recovery import restore
 from antecede.live.settings import Settings
 from antecede.live.store.journal import Journal
-from antecede.live.transport.frames import Greeting, Refusal, decode, encode
+from antecede.live.transport.frames import Greeting, Refusal, RefusedError, decode, encode
 from antecede.live.transport.greeter import Greeter, StaleGreetingError
 from antecede.live.transport.links import Links
 from antecede.protocols.base import Delivery, RemoteError
@@ -349,7 +349,7 @@ class Process:
         """As `Handshake.read_greeting` and `accept`, then `Connections._serve`."""
         greeting = decode(frames[0])
         if isinstance(greeting, Refusal):
-            raise RemoteError(f"it refuses: {greeting.reason}")
+            raise RefusedError(greeting.reason)
         if not isinstance(greeting, Greeting):
             return self._close(end)  # of a connection that was replaced
         peer = self._greeter.find_partner(greeting, end.peer if end.dialled else None)

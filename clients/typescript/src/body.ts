@@ -22,12 +22,19 @@ export interface Envelope {
   contentType: string;
   /** Text or bytes by name, as its sender's application gave them. */
   headers: Record<string, string | Uint8Array>;
+  /** The same of this library. */
+  reserved: Record<string, string>;
 }
 
 /** What an application says about a body. */
 export interface About {
   contentType?: string;
   headers?: Record<string, string | Uint8Array>;
+}
+
+/** The same, and what this library says about it. */
+export interface AboutAll extends About {
+  reserved?: Record<string, string>;
 }
 
 const BYTES = 0;
@@ -37,27 +44,27 @@ const MAX_BODY_BYTES = 1 << 23;
 const [MAX_HEADERS, MAX_NAME, MAX_HEADER_BYTES, MAX_CONTENT_TYPE] = [64, 100, 1 << 13, 255];
 /** What names of the library's own begin with. */
 const RESERVED = "antecede-";
-const NOTHING = { kind: BYTES, afterOwn: false, author: "", time: 0, contentType: "", headers: {} };
+const NOTHING = { kind: BYTES, afterOwn: false, author: "", time: 0, contentType: "", headers: {}, reserved: {} };
 const MAX_DEPTH = 100;
 const MAX_INTEGER = 1n << 2048n;
 
 /** At `time`, in microseconds since 1970. */
-export function wrap(body: Body, afterOwn: boolean, author: string, time = 0, about: About = {}): Uint8Array {
+export function wrap(body: Body, afterOwn: boolean, author: string, time = 0, about: AboutAll = {}): Uint8Array {
   const isBytes = body instanceof Uint8Array;
   const kind = isBytes ? BYTES : typeof body === "string" ? TEXT : JSON_VALUE;
   const data = isBytes ? body : utf8(kind === TEXT ? wellFormed(body as string, "body") : toJson(body, "body", 0));
   if (data.length > MAX_BODY_BYTES)
     throw new LocalError(`body: ${data.length} bytes; a message has ${MAX_BODY_BYTES} at most`);
   const fields: Value[] = [kind, afterOwn, null, data, author];
-  const { contentType = "", headers = {} } = about;
-  const isNamed = contentType !== "" || Object.keys(headers).length > 0;
+  const { contentType = "", headers = {}, reserved = {} } = about;
+  const isNamed = contentType !== "" || Object.keys({ ...headers, ...reserved }).length > 0;
   if (contentType.length > MAX_CONTENT_TYPE) throw new LocalError("contentType: it is too long");
   if (time || isNamed) fields.push(time);
-  if (isNamed) fields.push(wellFormed(contentType, "contentType"), writeHeaders(headers));
+  if (isNamed) fields.push(wellFormed(contentType, "contentType"), writeHeaders(headers, reserved));
   return encode(fields);
 }
 
-function writeHeaders(headers: Record<string, unknown>): Value {
+function writeHeaders(headers: Record<string, unknown>, reserved: Record<string, string>): Value {
   const written = new Map<Value, Value>();
   let size = 0;
   for (const [name, value] of Object.entries(headers)) {
@@ -70,16 +77,21 @@ function writeHeaders(headers: Record<string, unknown>): Value {
   }
   if (written.size > MAX_HEADERS || size > MAX_HEADER_BYTES)
     throw new LocalError(`headers: a message has ${MAX_HEADERS} with ${MAX_HEADER_BYTES} bytes at most`);
+  for (const [name, value] of Object.entries(reserved)) written.set(name, value);
   return written.size ? written : null;
 }
 
-/** Those of the application; what others send as something else is ignored. */
-function readHeaders(value: Value): Envelope["headers"] {
-  const found: [string, string | Uint8Array][] = [];
-  for (const [name, each] of value === null ? [] : read.named(value))
-    if (typeof name === "string" && !name.startsWith(RESERVED) && (typeof each === "string" || each instanceof Uint8Array))
-      found.push([name, each]);
-  return Object.fromEntries(found);
+/** Those of the application, and this library's; what others send as something else is ignored. */
+export function readHeaders(value: Value): Pick<Envelope, "headers" | "reserved"> {
+  const headers: [string, string | Uint8Array][] = [];
+  const reserved: [string, string][] = [];
+  for (const [name, each] of value === null ? [] : read.named(value)) {
+    if (typeof name !== "string") continue;
+    if (!name.startsWith(RESERVED)) {
+      if (typeof each === "string" || each instanceof Uint8Array) headers.push([name, each]);
+    } else if (typeof each === "string") reserved.push([name, each]);
+  }
+  return { headers: Object.fromEntries(headers), reserved: Object.fromEntries(reserved) };
 }
 
 /** The envelope in a payload; a payload that is none is a body of bytes. */
@@ -94,7 +106,7 @@ export function unwrap(payload: Uint8Array): Envelope {
       author: read.text(fields[4] ?? ""),
       time: read.integer(fields[5] ?? 0),
       contentType: read.text(fields[6] ?? ""),
-      headers: readHeaders(fields[7] ?? null),
+      ...readHeaders(fields[7] ?? null),
     };
   } catch (error) {
     if (error instanceof RemoteError) return { ...NOTHING, body: payload };

@@ -90,6 +90,7 @@ export class Connection {
       token,
       acked: link?.outbox.acked ?? 0,
       signed: false,
+      encrypted: false,
     };
     return encodeFrame(this.called);
   }

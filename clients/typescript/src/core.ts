@@ -7,7 +7,8 @@
  */
 
 import type { Id } from "./bytes.js";
-import { unwrap, wrap, type About, type Body } from "./body.js";
+import { isFor } from "./addressing.js";
+import { unwrap, wrap, type AboutAll, type Body } from "./body.js";
 import { addressOf, originLabel, type Contact } from "./contact.js";
 import { LocalError, RemoteError, StoreError } from "./errors.js";
 import type { Life } from "./frames.js";
@@ -36,8 +37,10 @@ export type Event =
   | { kind: "again" }
   /** The application has processed the message in flight. */
   | { kind: "ack" }
-  /** The super peer is out of reach: the phone gives up its slot. */
-  | { kind: "lost" }
+  /** The phone asks the super peer at the other end of a link for a slot, to move there. */
+  | { kind: "move"; link: number }
+  /** The super peers at these addresses are out of reach. */
+  | { kind: "lost"; addresses: Id[] }
   /** Nobody is at the other end of a link any more. */
   | { kind: "gone"; link: number }
   | { kind: "leave" };
@@ -119,7 +122,7 @@ export class Core {
     this.isReplaying = false;
     this.persisted({ records: [], checkpoint: null, marks: this.takeMarks() });
     this.waitingBytes = this.state.unacked.reduce((sum, each) => sum + each.payload.length, 0);
-    for (const packet of this.current?.state.here?.ready ?? []) this.waitingBytes += packet.payload.length;
+    for (const packet of this.current?.undelivered ?? []) this.waitingBytes += packet.payload.length;
   }
 
   private check(group: string, name: string): void {
@@ -156,11 +159,19 @@ export class Core {
     return here ? originLabel(this.state.name, here.origin) : this.state.name;
   }
 
-  /** The super peers without which it cannot go on. */
-  get reliedOn(): Id | null {
-    const state = this.current?.state;
-    if (state?.phase === "joining") return state.contact;
-    return state?.phase === "member" || state?.phase === "leaving" ? (state.here?.hub ?? null) : null;
+  /** The address of its super peer; null if it has none. */
+  get hub(): Id | null {
+    const { phase } = this;
+    return phase === "member" || phase === "leaving" ? (this.current!.state.here?.hub ?? null) : null;
+  }
+
+  /** The addresses of the super peers without which it cannot go on. */
+  get reliedOn(): Set<Id> {
+    return this.current?.reliedOn ?? new Set();
+  }
+
+  get isMoving(): boolean {
+    return this.phase === "member" && !this.current!.isIdle;
   }
 
   get hasRecords(): boolean {
@@ -232,17 +243,22 @@ export class Core {
         this.log(event);
         this.shift();
         return;
-      case "lost":
+      case "move":
+        this.current!.move(this.link(event.link).theirs); // which refuses it if that cannot be
         this.log(event);
-        this.current!.giveUp();
+        break;
+      case "lost":
+        if (this.hub === null) throw new LocalError("only a phone that has a slot can give it up");
+        this.log(event);
+        this.current!.lose(new Set(event.addresses));
         break;
       case "gone":
         this.log(event);
         this.link(event.link).isVoid = true;
         return;
       case "leave":
-        this.log(event);
         this.current!.leave();
+        this.log(event);
         break;
     }
     this.carryOut();
@@ -261,7 +277,7 @@ export class Core {
     const phase = this.phase;
     if (phase === "member" || phase === "leaving") throw new LocalError("it has a slot, and asks for none");
     this.log({ kind: "attempt", nonce });
-    if (phase === "joining") before!.giveUp();
+    if (phase === "joining") before!.giveUp(new Set());
     const contact = { name: this.state.name, nonce, at: "", isPhone: true };
     const address = addressOf(contact);
     const none = { entries: [], admissions: new Map(), awaited: new Map() };
@@ -363,9 +379,9 @@ export class Core {
 
   // What the application does
 
-  broadcast(body: Body, at: number, about?: About): Delivery {
+  broadcast(body: Body, at: number, about?: AboutAll): Delivery {
     const { name, unacked, lastOrigin } = this.state;
-    const follows = lastOrigin !== null && lastOrigin === this.current?.state.here?.origin;
+    const follows = lastOrigin !== null && lastOrigin === this.current?.place?.origin;
     this.step({ kind: "broadcast", payload: wrap(body, follows, name, 1000 * at, about), at });
     return unacked[unacked.length - 1];
   }
@@ -373,18 +389,27 @@ export class Core {
   /** The next message for the application, which has processed the one before. It may be given when all that
    * has happened so far is durable. */
   take(): GivenMessage | null {
-    const { attempts, unacked } = this.state;
-    const isHere = this.phase === "member" || this.phase === "leaving" || this.phase === "ended";
-    const hasNext = unacked.length > (attempts ? 1 : 0) || (this.isStarted && this.current!.state.here!.ready.length);
-    if (isHere && hasNext) this.step({ kind: "take" });
-    else if (attempts) this.step({ kind: "ack" });
+    do {
+      const { attempts, unacked } = this.state;
+      const isHere = this.phase === "member" || this.phase === "leaving" || this.phase === "ended";
+      const hasNext = unacked.length > (attempts ? 1 : 0) || this.current?.hasDeliverable;
+      if (isHere && hasNext) this.step({ kind: "take" });
+      else if (attempts) this.step({ kind: "ack" });
+    } while (this.isForOthers);
     return this.inFlight;
   }
 
   /** The message that was in flight before a restart, once more. */
   takeAgain(): GivenMessage | null {
+    if (this.isForOthers) return this.take();
     if (this.state.attempts) this.step({ kind: "again" });
     return this.inFlight;
+  }
+
+  /** Whether the message in flight was sent to others alone. */
+  private get isForOthers(): boolean {
+    const given = this.inFlight;
+    return given !== null && !given.isOwn && !isFor(given.delivery.payload, [this.label, this.state.name]);
   }
 
   private get inFlight(): GivenMessage | null {

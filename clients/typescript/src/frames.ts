@@ -25,6 +25,7 @@ export interface Greeting {
   token: string;
   acked: number;
   signed: boolean;
+  encrypted: boolean;
 }
 
 export type Frame =
@@ -70,6 +71,7 @@ export function encodeFrame(frame: Frame): Uint8Array {
         frame.token,
         frame.acked,
         frame.signed,
+        frame.encrypted,
       ]);
     case "refusal":
       return encode([REFUSAL, frame.reason]);
@@ -135,6 +137,7 @@ function readGreeting(fields: Value[]): Greeting {
     token: read.text(fields[11] ?? ""),
     acked: read.integer(fields[12] ?? 0),
     signed: read.flag(fields[13] ?? false),
+    encrypted: read.flag(fields[14] ?? false),
   };
 }
 

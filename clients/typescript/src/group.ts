@@ -1,28 +1,25 @@
 /**
- * A phone of a live group, as its application sees it; and the driver of its core: it writes what happens,
- * calls super peers, sends, and turns to another super peer when its own is gone.
+ * A phone of a live group, as its application sees it; and the driver of its core: it writes what happens, has
+ * super peers called (`calls.ts`), and asks for a slot.
  */
 
 import { randomBytes, toHex } from "./bytes.js";
-import type { About, Body } from "./body.js";
+import type { About, AboutAll, Body } from "./body.js";
+import { Calls, now, pauseAfter, type Caller } from "./calls.js";
 import { NONCE_BYTES } from "./contact.js";
-import { Connection, GoneError, StaleError } from "./connection.js";
 import { Core, type Event } from "./core.js";
-import { LocalError, RemoteError, StoreError } from "./errors.js";
-import { Message, messageId, type Change, type MessageId, type WaitingMessage } from "./message.js";
-import type { Platform, Wire } from "./platform.js";
+import { LocalError, StoreError } from "./errors.js";
+import { Message, messageId, type Change, type MessageId, type Replying, type WaitingMessage } from "./message.js";
+import type { Platform } from "./platform.js";
 import { Subscription } from "./queue.js";
+import { nameOf, REPLY, REQUEST, RequestError, Requests } from "./requests.js";
 import { parseSuperPeers, type JoinOptions } from "./settings.js";
 import { NoStore, type Store } from "./store.js";
 
 const TICK = 200;
-/** Ticks are more often than this, unless the process stands still, or the page is hidden. */
-const LATE = 1_000;
-/** How long a super peer may be out of reach before others are called. */
-const PATIENCE = 2_000;
-const GREETING = 10_000;
 const ATTEMPT = 10_000;
-const [FIRST_PAUSE, LONGEST_PAUSE] = [100, 3_000];
+/** How long somebody who is asked may take to be known as connected: the whole list comes with a connection. */
+const FINDING = 3_000;
 /** Bytes of messages that are not stable, at which `broadcast` waits. */
 const LIMIT = 1 << 25;
 /** What is appended to a store before a checkpoint takes its place, at least. */
@@ -46,17 +43,9 @@ export async function joinGroup(name: string, options: JoinOptions, platform: Pl
   }
 }
 
-interface Call {
-  connection: Connection;
-  wire: Wire | null;
-  /** The connection is over, or not made. */
-  end(reason: string): void;
-}
-
 export class Group implements AsyncIterable<Message> {
-  private readonly calls = new Set<Call>();
-  /** When each super peer may be called again, and after how many failures in a row. */
-  private readonly pauses = new Map<string, { until: number; failures: number }>();
+  private readonly calls: Calls;
+  private readonly requests = new Requests();
   private readonly subscriptions = new Set<Subscription<Change>>();
   private readonly signals = new Set<() => void>();
   private waiters: { resolve: () => void; reject: (error: Error) => void }[] = [];
@@ -70,13 +59,7 @@ export class Group implements AsyncIterable<Message> {
   private isAgain: boolean;
   private taking: Promise<unknown> = Promise.resolve();
   private timer: ReturnType<typeof setInterval> | null = null;
-  private tickedAt = now();
-  private lostSince: number | null = null;
-  private soughtAt = 0;
-  private turn = 0;
   private retained = 0;
-  private seen = new Set<string>();
-  private refusals = new Map<string, string>();
   private stopWatching: (() => void) | undefined;
 
   /** Use `join`. */
@@ -88,13 +71,30 @@ export class Group implements AsyncIterable<Message> {
     private readonly platform: Platform,
   ) {
     this.isAgain = core.state.attempts > 0;
+    this.calls = new Calls(core, places, platform, this.caller());
+  }
+
+  private caller(): Caller {
+    const isClosing = (): boolean => this.closing !== null;
+    return {
+      get isClosing() {
+        return isClosing();
+      },
+      step: (event) => this.step(event),
+      changed: () => this.changed(),
+      fail: (error) => this.fail(error),
+      tell: (kind, name, text) => this.tell(kind, name, text),
+    };
   }
 
   async start(): Promise<void> {
     this.step({ kind: "opened", life: toHex(randomBytes(8)) });
     await this.durable();
     this.timer = setInterval(() => this.tick(), TICK);
-    this.stopWatching = this.platform.watchNetwork?.(() => this.callAgain());
+    this.stopWatching = this.platform.watchNetwork?.(() => {
+      this.calls.callAgain();
+      this.wake();
+    });
     await this.until(() => this.core.phase !== "leaving"); // it had asked for that before
     if (!this.core.isStarted) {
       this.joinAgain();
@@ -118,18 +118,17 @@ export class Group implements AsyncIterable<Message> {
 
   /** The name of the super peer that this phone is behind; empty if there is none now. */
   get superPeer(): string {
-    const link = this.hubLink;
-    return link === null ? "" : this.core.state.links.get(link)!.contact.name;
+    return this.calls.superPeer;
   }
 
   /** Whether its super peer is connected. What is broadcast meanwhile is sent when it is. */
   get connected(): boolean {
-    return this.hubCall !== null;
+    return this.calls.isConnected;
   }
 
   /** The names of all that are connected to the group, as its super peer said last. */
   get present(): ReadonlySet<string> {
-    return new Set([...this.seen, this.core.state.name]);
+    return new Set([...this.calls.present, this.core.state.name]);
   }
 
   /** This phone's messages that no super peer has confirmed yet. Others' never wait here: a super peer sends
@@ -142,7 +141,7 @@ export class Group implements AsyncIterable<Message> {
       .map(({ entry, at }) => ({ id: messageId(entry.original, state.name), since: new Date(at), superPeer }));
   }
 
-  /** Who comes and goes, and what becomes of the connection, from now on. */
+  /** Who comes and goes, and which super peer this phone has, from now on. */
   changes(): AsyncIterableIterator<Change> {
     const subscription = new Subscription<Change>((self) => this.subscriptions.delete(self));
     this.subscriptions.add(subscription);
@@ -156,11 +155,19 @@ export class Group implements AsyncIterable<Message> {
    * waits while this phone has no place in the group, for at most `timeout` milliseconds.
    */
   async broadcast(body: Body, options: About & { timeout?: number } = {}): Promise<MessageId> {
+    if (!(await this.hasRoom(options.timeout))) throw new LocalError(`${this.describe()}; nothing was broadcast`);
+    return this.send(body, options);
+  }
+
+  /** Wait until something can be broadcast; whether it was so in time. */
+  private async hasRoom(timeout?: number): Promise<boolean> {
     this.check();
     const mayBroadcast = (): boolean => this.core.isStarted && !this.isLeaving && this.retained <= LIMIT;
-    if (!mayBroadcast() && !(await this.until(mayBroadcast, options.timeout)))
-      throw new LocalError(`${this.describe()}; nothing was broadcast`);
-    const message = this.core.broadcast(body, Date.now(), options);
+    return mayBroadcast() || (await this.until(mayBroadcast, timeout));
+  }
+
+  private async send(body: Body, about: AboutAll): Promise<MessageId> {
+    const message = this.core.broadcast(body, Date.now(), about);
     this.retained += message.payload.length;
     const id = messageId(message, this.core.state.name);
     this.changed();
@@ -168,11 +175,41 @@ export class Group implements AsyncIterable<Message> {
     return id;
   }
 
+  /**
+   * Ask somebody who is connected, by name or label; returns the reply, when the application is given it.
+   * Do not wait for it in the loop that reads messages: the reply is one of those.
+   */
+  async request(who: string, body: Body, options: About & { timeout?: number } = {}): Promise<Message> {
+    const { timeout } = options;
+    const late = (): RequestError => {
+      const hint = this.isHolding ? "; the application has not asked for the message after the one that it was given" : "";
+      return new RequestError(who, "late", `${who} has not replied within ${timeout} ms${hint}`);
+    };
+    if (!(await this.hasRoom(timeout)))
+      throw new RequestError(who, "late", `${this.describe()}; nothing was broadcast`);
+    if (!this.present.has(nameOf(who)) && !(await this.until(() => this.present.has(nameOf(who)), FINDING)))
+      throw new RequestError(who, "unknown", `${who} is not known to be in the group; nothing was broadcast`);
+    return this.requests.ask(who, (reserved) => this.send(body, { ...options, reserved }), timeout, late);
+  }
+
+  private readonly replying: Replying = {
+    isAsked: (message) => {
+      const [, who] = message.reservedHeader(REQUEST);
+      return who === this.me || who === this.core.state.name;
+    },
+    reply: async (message, body, options) => {
+      if (!message.isRequest) throw new LocalError(`${message.id} is not a request to ${this.me}`);
+      const [number] = message.reservedHeader(REQUEST);
+      if (!(await this.hasRoom(options.timeout))) throw new LocalError(`${this.describe()}; nothing was broadcast`);
+      return this.send(body, { ...options, reserved: { [REPLY]: `${number} ${message.id}` } });
+    },
+  };
+
   private describe(): string {
     const name = this.core.state.name;
     if (this.core.isStarted) return `${this.retained} bytes of ${name}'s messages are not known to be stable`;
-    const reasons = Array.from(this.refusals, ([who, reason]) => `${who}: ${reason}`);
-    return `${name} has no place in the group${reasons.length ? ` (${reasons.join("; ")})` : ""}`;
+    const { reasons } = this.calls;
+    return `${name} has no place in the group${reasons && ` (${reasons})`}`;
   }
 
   /** The next messages. Asking for one acknowledges the one before: it is not given again. */
@@ -206,7 +243,9 @@ export class Group implements AsyncIterable<Message> {
         if (given !== null) {
           this.isHolding = true;
           await this.durable();
-          return new Message(given);
+          const message = new Message(given, this.replying);
+          this.requests.take(message);
+          return message;
         }
         await this.signal();
       }
@@ -223,7 +262,21 @@ export class Group implements AsyncIterable<Message> {
     await this.durable();
   }
 
-  // Leaving
+  // Moving and leaving
+
+  /** Move to another super peer, by name. Returns when that is the super peer. */
+  async move(to: string, options: { timeout?: number } = {}): Promise<void> {
+    this.check();
+    if (!this.places.has(to)) throw new LocalError(`${to} is not among the super peers of ${this.core.state.name}`);
+    const { calls } = this;
+    calls.wanted = to;
+    const isDone = (): boolean => calls.superPeer === to || calls.wanted !== to;
+    const inTime = await this.until(isDone, options.timeout);
+    const isThere = calls.superPeer === to;
+    if (calls.wanted === to) calls.wanted = null;
+    if (!inTime) throw new LocalError(`${to} has not taken ${this.core.state.name} over in time; it is behind ${calls.superPeer || "no super peer"}`);
+    if (!isThere) throw new LocalError(`another move was asked for before the one to ${to} was done`);
+  }
 
   /** Leave the group: returns when the super peer has all that was broadcast here, and has let this phone go. */
   async leave(options: { timeout?: number } = {}): Promise<void> {
@@ -232,8 +285,9 @@ export class Group implements AsyncIterable<Message> {
     const { core } = this;
     const leaving = async (): Promise<boolean> => {
       while (core.phase !== "ended") {
-        if (core.isStarted) this.step({ kind: "leave" });
-        if (!(await this.until(() => core.phase === "ended" || core.isStarted, options.timeout))) return false;
+        const mayLeave = (): boolean => core.isStarted && !core.isMoving;
+        if (mayLeave()) this.step({ kind: "leave" });
+        if (!(await this.until(() => core.phase === "ended" || mayLeave(), options.timeout))) return false;
       }
       return true;
     };
@@ -253,7 +307,8 @@ export class Group implements AsyncIterable<Message> {
     if (this.timer !== null) clearInterval(this.timer);
     this.stopWatching?.();
     this.wake();
-    for (const call of [...this.calls]) call.end("");
+    this.calls.close();
+    this.requests.close();
     for (const subscription of this.subscriptions) subscription.end();
     await this.durable().catch(() => undefined);
     await this.store.close();
@@ -343,12 +398,11 @@ export class Group implements AsyncIterable<Message> {
   private async writeBatch(): Promise<void> {
     const { core, store } = this;
     const isCheckpoint = store.size > CHECKPOINT;
-    const connected = new Set([...this.calls].map((call) => call.connection.link));
-    const batch = core.takeBatch(isCheckpoint, (link) => connected.has(link));
+    const batch = core.takeBatch(isCheckpoint, (link) => this.calls.isOpenOn(link));
     if (batch.checkpoint !== null) await store.replace(batch.checkpoint);
     else if (batch.records.length) await store.append(batch.records);
     core.persisted(batch);
-    for (const call of this.calls) this.flush(call);
+    this.calls.flushAll();
   }
 
   private fail(error: Error): void {
@@ -383,8 +437,7 @@ export class Group implements AsyncIterable<Message> {
         this.step({ kind: "attempt", nonce: randomBytes(NONCE_BYTES) });
         await this.durable();
       }
-      const name = this.nextName();
-      const link = await this.call(name, null);
+      const link = await this.calls.call(this.calls.nextName(), null);
       if (link !== null && core.phase === "outside") this.step({ kind: "asked", link });
       else if (link === null && ++failures % this.places.size === 0)
         await this.until(() => false, pauseAfter(failures / this.places.size));
@@ -398,194 +451,11 @@ export class Group implements AsyncIterable<Message> {
     if (isReturn) this.tell("returned", this.superPeer);
   }
 
-  /** The super peers in turn, connected ones first. */
-  private nextName(): string {
-    const names = [...this.places.keys()];
-    const connected = new Set([...this.calls].filter((call) => call.connection.isOpen).map((call) => call.connection.name));
-    const first = this.turn === 0 ? names.find((name) => connected.has(name)) : undefined;
-    return first ?? names[this.turn++ % names.length];
-  }
-
-  // Connections
-
-  private get hubLink(): number | null {
-    const { core } = this;
-    const theirs = core.reliedOn;
-    return theirs === null || core.phase === "joining" ? null : core.findLink(core.state.current!, theirs);
-  }
-
-  private get hubCall(): Call | null {
-    const link = this.hubLink;
-    return link === null ? null : ([...this.calls].find((call) => call.connection.link === link) ?? null);
-  }
-
-  /** Call a super peer, on a link or from the current address; the link once both have greeted, or null. */
-  private async call(name: string, link: number | null): Promise<number | null> {
-    const { core } = this;
-    const mine = link === null ? core.state.current! : core.state.links.get(link)!.mine;
-    const connection = new Connection(core, name, mine, link);
-    await new Promise<void>((resolve) => {
-      let isOver = false;
-      const end = (reason: string): void => {
-        if (isOver) return;
-        isOver = true;
-        clearTimeout(timer);
-        this.onClosed(call, reason);
-        resolve();
-      };
-      const timer = setTimeout(() => connection.isOpen || end("it does not answer"), GREETING);
-      const call: Call = { connection, wire: null, end };
-      this.calls.add(call);
-      const receive = (data: Uint8Array): void => {
-        if (isOver) return;
-        const wasOpen = connection.isOpen;
-        try {
-          connection.receive(data, now());
-        } catch (error) {
-          return end(this.onError(call, error));
-        }
-        if (!wasOpen) this.onOpen(call);
-        this.flush(call);
-        this.changed();
-        this.notePresence(call);
-        if (!wasOpen) resolve();
-      };
-      const dial = async (): Promise<void> => {
-        const url = this.places.get(name)!;
-        call.wire = await this.platform.dial(url, core.state.group, name, { receive, closed: end });
-        const token = await this.platform.token();
-        if (isOver || this.closing !== null) call.wire.close();
-        else call.wire.send(connection.greet(token));
-      };
-      dial().catch((error: unknown) => end((error as Error).message));
-    });
-    return connection.link;
-  }
-
-  private onOpen(call: Call): void {
-    const { name } = call.connection;
-    this.pauses.delete(name);
-    this.refusals.delete(name);
-    for (const other of this.calls)
-      if (other !== call && other.connection.link === call.connection.link) other.end("");
-    if (call.connection.link === this.hubLink) {
-      this.lostSince = null;
-      this.tell("connected", name);
-    } else this.callAgain(); // the others may be there again, too
-  }
-
-  private onError(call: Call, error: unknown): string {
-    const { connection, wire } = call;
-    if (!(error instanceof RemoteError)) {
-      this.fail(error as Error);
-      return "";
-    }
-    if (error instanceof GoneError) this.onGone(connection);
-    else if (!(error instanceof StaleError)) {
-      if (connection.isOpen) wire?.send(connection.refuse(error.message));
-      if (this.refusals.get(connection.name) !== error.message) this.tell("refused", connection.name, error.message);
-    }
-    return error.message;
-  }
-
-  private onGone(connection: Connection): void {
-    const link = connection.calledLink;
-    if (link === null) return;
-    this.step({ kind: "gone", link });
-    if (link === this.hubLink) this.step({ kind: "lost" });
-  }
-
-  private onClosed(call: Call, reason: string): void {
-    const { connection, wire } = call;
-    this.calls.delete(call);
-    wire?.close();
-    const { name } = connection;
-    if (connection.isOpen && connection.link === this.hubLink) this.tell("disconnected", name, reason);
-    if (!connection.isOpen) this.refusals.set(name, reason || "it does not answer");
-    const failures = connection.isOpen ? 0 : (this.pauses.get(name)?.failures ?? 0) + 1;
-    this.pauses.set(name, { until: now() + pauseAfter(failures), failures });
-    this.wake();
-  }
-
-  private flush(call: Call): void {
-    if (call.wire === null) return;
-    for (const frame of call.connection.takeFrames(now())) call.wire.send(frame);
-  }
-
-  private notePresence(call: Call): void {
-    if (call.connection.link !== this.hubLink) return;
-    const here = call.connection.present;
-    if (here.size === 1 && now() - call.connection.openedAt < 2 * LATE) return; // the whole list is on its way
-    const come = [...here].filter((name) => !this.seen.has(name));
-    const gone = [...this.seen].filter((name) => !here.has(name));
-    this.seen = new Set(here);
-    for (const name of gone) this.tell("went", name);
-    for (const name of come) this.tell("came", name);
-  }
-
   // Now and then
 
   private tick(): void {
-    const time = now();
-    const late = time - this.tickedAt - LATE;
-    this.tickedAt = time;
-    for (const call of [...this.calls]) {
-      if (!call.connection.isOpen) continue;
-      if (late > 0) call.connection.excuse(late);
-      const reason = call.connection.tick(time);
-      if (reason !== null) call.end(reason);
-      else this.flush(call);
-    }
+    this.calls.tick();
     this.retained = this.core.retainedBytes;
-    this.callWanted(time);
-    this.failOver(time);
     this.changed();
   }
-
-  /** Call for the links on which something is to come, or to be sent. */
-  private callWanted(time: number): void {
-    const { core } = this;
-    for (const [link, state] of core.state.links) {
-      const isReliedOn = state.mine === core.state.current && state.theirs === core.reliedOn;
-      if (state.isVoid || !(isReliedOn || state.outbox.packets.size)) continue;
-      const { name } = state.contact;
-      const isCalled = [...this.calls].some(
-        ({ connection }) => connection.link === link || (!connection.isOpen && connection.name === name),
-      );
-      const mayCall = this.places.has(name) && (this.pauses.get(name)?.until ?? 0) <= time;
-      if (!isCalled && mayCall) void this.call(name, link);
-    }
-  }
-
-  /** While its super peer is out of reach, call the others. If one of them is there for a while and its own
-   * is not, give that up, and return behind another one. */
-  private failOver(time: number): void {
-    const { core, hubLink } = this;
-    if ((core.phase !== "member" && core.phase !== "leaving") || hubLink === null || this.hubCall !== null) {
-      this.lostSince = null;
-      return;
-    }
-    this.lostSince ??= time;
-    if (time - this.lostSince < PATIENCE) return;
-    const here = [...this.calls].filter(({ connection }) => connection.mine === core.state.current);
-    if (here.some(({ connection }) => connection.isOpen && time - connection.openedAt >= PATIENCE)) {
-      this.turn = 0;
-      this.step({ kind: "lost" });
-    } else if (here.every(({ connection }) => connection.calledLink === hubLink) && time - this.soughtAt >= PATIENCE / 4) {
-      this.soughtAt = time;
-      void this.call([...this.places.keys()][this.turn++ % this.places.size], null);
-    }
-  }
-
-  /** A network may be there again: no pause is kept. */
-  private callAgain(): void {
-    for (const pause of this.pauses.values()) pause.until = 0;
-    this.callWanted(now());
-    this.wake();
-  }
 }
-
-const now = (): number => performance.now();
-
-const pauseAfter = (failures: number): number =>
-  Math.min(FIRST_PAUSE * 2 ** Math.min(failures, 10), LONGEST_PAUSE) * (0.5 + Math.random() / 2);

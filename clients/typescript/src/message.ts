@@ -1,9 +1,11 @@
 /** What an application receives from a group. */
 
-import { decodeBody, unwrap, type Body, type Envelope } from "./body.js";
+import { ADDRESSED, open } from "./addressing.js";
+import { decodeBody, unwrap, type About, type Body, type Envelope } from "./body.js";
 import { originLabel } from "./contact.js";
 import type { GivenMessage } from "./core.js";
 import type { MessageKey } from "./packets.js";
+import { nameOf, REPLY } from "./requests.js";
 
 /** A message: who has broadcast it, and its number there, from 1. */
 export class MessageId {
@@ -21,6 +23,12 @@ export function messageId(key: MessageKey, author: string): MessageId {
   return new MessageId(originLabel(author, key.origin), key.seq);
 }
 
+/** The part of a group with which its messages reply. */
+export interface Replying {
+  isAsked(message: Message): boolean;
+  reply(message: Message, body: Body, options: About & { timeout?: number }): Promise<MessageId>;
+}
+
 /** A delivered message. */
 export class Message {
   readonly id: MessageId;
@@ -30,9 +38,13 @@ export class Message {
   readonly deliveries: number;
   private readonly envelope: Envelope;
 
-  constructor(given: GivenMessage) {
-    this.envelope = unwrap(given.delivery.payload);
-    this.id = messageId(given.delivery, this.envelope.author);
+  constructor(
+    given: GivenMessage,
+    private readonly group: Replying,
+  ) {
+    const envelope = unwrap(given.delivery.payload);
+    this.id = messageId(given.delivery, envelope.author);
+    this.envelope = open(envelope, this.id.origin);
     this.own = given.isOwn;
     this.deliveries = given.deliveries;
   }
@@ -43,7 +55,7 @@ export class Message {
 
   /** The name of who has broadcast it, whatever its incarnation. */
   get author(): string {
-    return this.envelope.author.split("~", 1)[0] || this.id.origin;
+    return nameOf(this.envelope.author) || this.id.origin;
   }
 
   get seq(): number {
@@ -70,6 +82,33 @@ export class Message {
     return this.envelope.headers;
   }
 
+  /** Whether it was sent to this phone alone, encrypted, so that its body is what has arrived. */
+  get unreadable(): boolean {
+    return this.envelope.kind === ADDRESSED;
+  }
+
+  /** Whether its sender waits for this phone to `reply`. */
+  get isRequest(): boolean {
+    return this.group.isAsked(this);
+  }
+
+  /** The request to which this is a reply; null if it is none. */
+  get replyTo(): MessageId | null {
+    const [, id = ""] = this.reservedHeader(REPLY);
+    const at = id.lastIndexOf(":");
+    return at > 0 && /^\d{1,15}$/.test(id.slice(at + 1)) ? new MessageId(id.slice(0, at), Number(id.slice(at + 1))) : null;
+  }
+
+  /** Broadcast a reply to this request, as `broadcast` of the group does. */
+  reply(body: Body, options: About & { timeout?: number } = {}): Promise<MessageId> {
+    return this.group.reply(this, body, options);
+  }
+
+  /** The words of a header of this library; one that is empty if there is no such header. */
+  reservedHeader(name: string): string[] {
+    return (this.envelope.reserved[name] ?? "").split(" ");
+  }
+
   /** Whether it was given before and not acknowledged, so it may have been processed. */
   get redelivered(): boolean {
     return this.deliveries > 1;
@@ -88,10 +127,10 @@ export interface WaitingMessage {
 export interface Change {
   /**
    * `came`, `went`: somebody is connected to the group, or is not any more. `connected`, `disconnected`: this
-   * phone and its super peer. `returned`: this phone has another super peer, and was given a state. `refused`:
-   * a super peer does not talk to this phone; `text` says why.
+   * phone and its super peer. `moved`: this phone has another super peer. `returned`: the same, and it was given
+   * a state, since the former one was gone. `refused`: a super peer does not talk to this phone; `text` says why.
    */
-  kind: "came" | "went" | "connected" | "disconnected" | "returned" | "refused";
+  kind: "came" | "went" | "connected" | "disconnected" | "moved" | "returned" | "refused";
   name: string;
   text: string;
   time: Date;

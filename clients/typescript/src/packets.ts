@@ -44,19 +44,36 @@ export interface Welcome {
   slot: Id;
   sent: number;
   number: number;
+  /** Numbers beyond that which were delivered before a move. */
+  skipped: number[];
+  /** The super peer's last number. */
+  current: number;
   admissions: Map<Id, MessageKey>;
   unstable: [number, BacklogEntry][];
   snapshot: Uint8Array | null;
   last: number;
 }
 
+/** How much of each stream somebody has delivered. */
+export type Counts = Map<Id, number>;
+
+export interface MoveReady {
+  kind: "ready";
+  stream: Id;
+  slot: Id;
+  sent: number;
+  counts: Counts;
+  admissions: Map<Id, MessageKey>;
+}
+
 export type FromSuperPeer =
   | Downlink
   | Welcome
+  | MoveReady
+  | { kind: "released"; counts: Counts; done: Id[] }
   | { kind: "assignment"; seq: number; number: number }
   | { kind: "refused"; accepted: number | null }
-  | { kind: "stable"; number: number; last: number }
-  | { kind: "ignored" };
+  | { kind: "stable"; number: number; last: number };
 
 const UPLINK = 6;
 const ASSIGNMENT = 8;
@@ -64,11 +81,14 @@ const ACK = 10;
 const DOWNLINK = 60;
 const JOIN = 61;
 const WELCOME = 62;
+const MOVE = 63;
+const MOVE_READY = 64;
+const RELEASE = 65;
+const RELEASED = 66;
+const ARRIVAL = 67;
 const LEAVE = 68;
 const REFUSED = 69;
 const STABLE = 70;
-/** Of a move from one super peer to another, which this client does not ask for. */
-const OF_MOVES = [64, 66];
 const MAX_AHEAD = 1_000_000;
 
 // What a phone sends
@@ -88,6 +108,13 @@ export function encodeAck(after: number, deliveredUpTo: number, causes: Iterable
 }
 
 export const encodeLeave = (sent: number): Uint8Array => encode([LEAVE, sent]);
+
+export const encodeMove = (): Uint8Array => encode([MOVE]);
+
+export const encodeRelease = (counts: Counts): Uint8Array => encode([RELEASE, new Map<Value, Value>(counts)]);
+
+export const encodeArrival = (counts: Counts, done: Id[]): Uint8Array =>
+  encode([ARRIVAL, new Map<Value, Value>(counts), done]);
 
 export function encodeJoin(backlog: Backlog): Uint8Array {
   const entries = backlog.entries.map(
@@ -142,6 +169,11 @@ export function decodePacket(data: Uint8Array): FromSuperPeer {
       return readDownlink(read.array(fields, 7));
     case WELCOME:
       return readWelcome(read.array(fields, 8));
+    case MOVE_READY:
+      return readMoveReady(read.array(fields, 6));
+    case RELEASED:
+      read.array(fields, 3);
+      return { kind: "released", counts: readCounts(fields[1]), done: read.list(fields[2], read.id) };
     case ASSIGNMENT:
       read.array(fields, 3);
       return { kind: "assignment", seq: read.integer(fields[1]), number: read.integer(fields[2]) };
@@ -151,7 +183,6 @@ export function decodePacket(data: Uint8Array): FromSuperPeer {
       read.array(fields, 3);
       return { kind: "stable", number: read.integer(fields[1]), last: read.integer(fields[2]) };
   }
-  if (OF_MOVES.includes(fields[0] as number)) return { kind: "ignored" };
   throw new RemoteError(`it sends a packet with tag ${String(fields[0])} to a phone`);
 }
 
@@ -178,6 +209,8 @@ function readWelcome(fields: Value[]): Welcome {
     slot: read.id(fields[2]),
     sent: read.integer(fields[3]),
     number: read.integer(fields[4]),
+    skipped: readBits(fields[5]),
+    current: read.integer(fields[6]),
     admissions: readAdmissions(fields[7]),
     unstable: read.list(fields[8] ?? [], (each) => {
       const [number, entry] = read.array(each, 2);
@@ -187,6 +220,19 @@ function readWelcome(fields: Value[]): Welcome {
     last: read.integer(fields[10] ?? 0),
   };
 }
+
+function readMoveReady(fields: Value[]): MoveReady {
+  return {
+    kind: "ready",
+    stream: read.id(fields[1]),
+    slot: read.id(fields[2]),
+    sent: read.integer(fields[3]),
+    counts: readCounts(fields[4]),
+    admissions: readAdmissions(fields[5]),
+  };
+}
+
+const readCounts = (value: Value): Counts => read.map(value, read.id, read.integer);
 
 function readEntry(value: Value): BacklogEntry {
   const fields = read.named(value);

@@ -4,51 +4,37 @@
  * A phone has a *slot* at its super peer. The super peer numbers all messages of the group from 1, and sends
  * each with what it depends on already sent before, so nothing is held here. Until a message is known to be
  * stable the phone retains it: should the super peer be gone, the phone brings it to another one.
+ *
+ * It moves to another super peer without a snapshot. The new one keeps for it, from a moment on, all that it
+ * delivers. The old one releases it when it has delivered all that the new one had at that moment, and says
+ * how much the phone then has. The new one sends the rest. What is broadcast meanwhile waits until then.
  */
 
 import type { Id } from "./bytes.js";
-import { authorId } from "./contact.js";
 import { LocalError, RemoteError } from "./errors.js";
 import {
   encodeAck,
+  encodeArrival,
   encodeJoin,
   encodeLeave,
-  encodeUplink,
+  encodeMove,
+  encodeRelease,
   type Backlog,
   type BacklogEntry,
   type Downlink,
   type FromSuperPeer,
   type MessageKey,
+  type MoveReady,
   type Welcome,
 } from "./packets.js";
+import * as slots from "./slot.js";
+import { createSlot, isOf, type Slot, type Uplink } from "./slot.js";
 
 /** Before it asks for a slot, until it has one, with it, leaving it, without it, and for good. */
 export type Phase = "outside" | "joining" | "member" | "leaving" | "removed" | "ended";
 
 /** Deliveries after which a silent phone reports its progress. */
 const ACK_EVERY = 8;
-const MAX_AHEAD = 1_000_000;
-
-/** A place at a super peer, and what is numbered there. */
-export interface Slot {
-  /** The super peer's address. */
-  hub: Id;
-  stream: Id;
-  slot: Id;
-  /** The origin of this phone's messages. */
-  origin: Id;
-  sent: number;
-  /** All numbers up to `base` are delivered, and those in `above`. */
-  base: number;
-  above: Set<number>;
-  /** The numbers that the next message depends on immediately. */
-  causes: Set<number>;
-  ready: Downlink[];
-  /** The numbers of those. */
-  undelivered: Set<number>;
-  /** Deliveries since the last report to the super peer. */
-  unreported: number;
-}
 
 /** A message that this phone has sent or received, and does not know to be stable. */
 export interface Retained {
@@ -64,9 +50,20 @@ export interface PhoneState {
   /** Its address. */
   me: Id;
   phase: Phase;
-  /** The super peer that was asked for a slot. */
+  /** The super peer that was asked for a slot last. */
   contact: Id | null;
   here: Slot | null;
+  /** During a move, the slot at the new super peer. */
+  coming: Slot | null;
+  isReleased: boolean;
+  /** Whether it asks its super peer what that has accepted, in order to return. */
+  isGivingUp: boolean;
+  /** What was received before a move, and is delivered first. */
+  before: Downlink[];
+  /** What was broadcast during a move. */
+  queue: Uplink[];
+  /** Super peers that were asked for a slot and then told that it is not wanted; until they answer. */
+  quitting: Set<Id>;
   retained: Retained[];
   /** What it brought from its former life. */
   brought: Backlog;
@@ -91,6 +88,12 @@ export class Phone {
       phase: "outside",
       contact: null,
       here: null,
+      coming: null,
+      isReleased: false,
+      isGivingUp: false,
+      before: [],
+      queue: [],
+      quitting: new Set(),
       retained: [],
       brought,
       last: 0,
@@ -98,9 +101,46 @@ export class Phone {
     });
   }
 
+  // What it is
+
   get isStarted(): boolean {
     return this.state.phase === "member" && this.state.snapshot === null;
   }
+
+  /** Where the next message is numbered. */
+  get place(): Slot | null {
+    return this.state.coming ?? this.state.here;
+  }
+
+  get hasDeliverable(): boolean {
+    return this.isStarted && this.undelivered.length > 0;
+  }
+
+  /** What the application was not given, as far as it has been received. */
+  get undelivered(): Downlink[] {
+    return [...this.state.before, ...(this.state.here?.ready ?? [])];
+  }
+
+  /** The addresses of the super peers without which it cannot go on. */
+  get reliedOn(): Set<Id> {
+    const { phase, here, coming, contact } = this.state;
+    if (phase === "joining") return new Set(contact === null ? [] : [contact]);
+    if (here === null || (phase !== "member" && phase !== "leaving")) return new Set();
+    const moving = phase === "member" ? [coming?.hub, contact] : [];
+    return new Set([here.hub, ...moving.filter((each) => each != null)]);
+  }
+
+  mayMove(hub: Id): boolean {
+    return this.isIdle && hub !== this.state.contact && !this.state.quitting.has(hub);
+  }
+
+  /** Whether it has a slot, and asks for no other one. */
+  get isIdle(): boolean {
+    const { phase, here, coming, contact, isGivingUp } = this.state;
+    return phase === "member" && here !== null && coming === null && contact === here.hub && !isGivingUp;
+  }
+
+  // What the application and its driver do
 
   /** Ask the super peer at an address for a slot. */
   join(hub: Id): void {
@@ -111,44 +151,76 @@ export class Phone {
     this.send(hub, encodeJoin(state.brought));
   }
 
+  /** Ask another super peer for a slot. The phone stays where it is until that is there. */
+  move(hub: Id): void {
+    if (!this.mayMove(hub)) throw new LocalError("a phone moves from its super peer to another, once at a time");
+    this.state.contact = hub;
+    this.send(hub, encodeMove());
+  }
+
   leave(): void {
-    const here = this.member();
+    const { here } = this.state;
+    if (here === null || !this.isIdle) throw new LocalError("only a phone that has a slot and does not move can leave");
     this.send(here.hub, encodeLeave(here.sent));
     this.state.phase = "leaving";
   }
 
-  /** Its super peer is gone, or the answer comes too late: it can only return. Should they be there after
-   * all, they retire the slot. */
-  giveUp(): void {
-    const { here, contact, phase } = this.state;
-    if (here !== null) this.send(here.hub, encodeLeave(here.sent));
-    else if (phase === "joining" && contact !== null) this.send(contact, encodeLeave(0));
-    this.state.phase = "removed";
+  /** Super peers at these addresses are out of reach. Should they come back after all, they accept what was
+   * sent before, and retire the slot. */
+  lose(gone: Set<Id>): void {
+    const { here, coming, contact } = this.state;
+    if (coming === null && contact !== null && gone.has(contact) && here !== null && contact !== here.hub) {
+      this.state.quitting.add(contact);
+      this.send(contact, encodeLeave(0));
+    }
+    this.giveUp(gone);
+    const left = [coming, this.state.phase === "removed" ? here : null];
+    for (const slot of left) if (slot !== null && gone.has(slot.hub)) this.send(slot.hub, encodeLeave(slot.sent));
+  }
+
+  /** Super peers at these addresses are gone. If the phone relies on one, it can only return. It first asks
+   * the others what they have accepted of it. */
+  giveUp(gone: Set<Id>): void {
+    const { state } = this;
+    const { here, coming, contact, phase } = state;
+    const isHere = here !== null && !gone.has(here.hub) && phase === "member";
+    if (coming === null && isHere) {
+      state.contact = here.hub; // it stays where it is
+      return;
+    }
+    if (coming !== null) {
+      if (!gone.has(coming.hub)) this.send(coming.hub, encodeLeave(coming.sent));
+    } else if (contact !== null && !gone.has(contact) && contact !== here?.hub) this.send(contact, encodeLeave(0));
+    if (isHere) {
+      state.isGivingUp = true;
+      this.send(here.hub, encodeLeave(here.sent));
+    } else this.end();
+  }
+
+  private end(): void {
+    const { state } = this;
+    // Nobody was sent what waits for the end of a move.
+    for (const { origin, seq } of state.queue.splice(0)) this.find(origin, seq)!.entry.isLost = true;
+    state.phase = "removed";
   }
 
   broadcast(payload: Uint8Array, at: number): MessageKey {
-    const here = this.member();
-    here.sent += 1;
-    const message = { origin: here.origin, seq: here.sent };
-    this.send(here.hub, encodeUplink(payload, here.origin, here.sent, here.causes, here.base));
-    here.causes.clear();
-    here.unreported = 0;
-    const entry = { original: message, payload, author: [here.stream, here.slot] as [Id, Id], isLost: false };
-    this.state.retained.push({ entry, number: 0, at });
+    const { state, place } = this;
+    if (state.phase !== "member" || place === null) throw new LocalError("only a phone that has a slot can broadcast");
+    const packet = slots.createMessage(place, payload);
+    const message = { origin: packet.origin, seq: packet.seq };
+    if (state.coming === null) this.send(place.hub, slots.encodeMessage(place, packet));
+    else state.queue.push(packet);
+    const author: [Id, Id] = [place.stream, place.slot];
+    state.retained.push({ entry: { original: message, payload, author, isLost: false }, number: 0, at });
     return message;
   }
 
   deliver(): Delivery | null {
-    const here = this.isStarted ? this.state.here : null;
-    const packet = here?.ready.shift();
-    if (!here || !packet) return null;
-    here.undelivered.delete(packet.number);
-    deliverNumber(here, packet.number);
-    for (const number of packet.causes) here.causes.delete(number);
-    here.causes.delete(packet.senderPrevious);
-    here.causes.add(packet.number);
-    here.unreported += 1;
-    return { origin: packet.origin, seq: packet.seq, payload: packet.payload };
+    const { before, here } = this.state;
+    if (!this.isStarted || here === null) return null;
+    const packet = before.shift() ?? slots.deliverFrom(here);
+    return packet ? { origin: packet.origin, seq: packet.seq, payload: packet.payload } : null;
   }
 
   /** What the next life of this phone is to bring back, in the order in which it was received. */
@@ -162,14 +234,25 @@ export class Phone {
     return { entries: [...found.values()], admissions: new Map(brought.admissions), awaited };
   }
 
+  // Receiving
+
   receive(from: Id, packet: FromSuperPeer): void {
     const { state } = this;
-    if (packet.kind === "welcome") return this.onWelcome(from, packet);
+    if (packet.kind === "welcome") return state.coming === null ? this.onWelcome(from, packet) : this.onArrival(from, packet);
+    if (packet.kind === "ready") return this.onMoveReady(from, packet);
     if (packet.kind === "refused") return this.onRefused(from, packet.accepted);
     const here = state.here;
-    if (here === null || state.phase !== "member" || from !== here.hub || packet.kind === "ignored") return;
+    if (here === null || state.phase !== "member" || from !== here.hub) return; // it has left that super peer
+    if (packet.kind === "released") {
+      if (state.coming === null || state.isReleased || state.isGivingUp) return;
+      state.isReleased = true;
+      this.settle();
+      this.send(state.coming.hub, encodeArrival(packet.counts, packet.done));
+      return;
+    }
     if (packet.kind === "stable") {
       state.last = packet.last;
+      if (packet.number > 0) this.settle();
       state.retained = state.retained.filter((each) => each.number <= 0 || each.number > packet.number);
       return;
     }
@@ -181,78 +264,103 @@ export class Phone {
     }
   }
 
+  /** A slot, and the application's state. */
   private onWelcome(from: Id, welcome: Welcome): void {
     const { state } = this;
     if (state.phase !== "joining" || from !== state.contact || welcome.snapshot === null) return;
     state.phase = "member";
     state.snapshot = welcome.snapshot;
-    state.here = {
-      hub: from,
-      stream: welcome.stream,
-      slot: welcome.slot,
-      origin: authorId(welcome.stream, welcome.slot),
-      sent: welcome.sent,
-      base: welcome.number,
-      above: new Set(),
-      causes: new Set(),
-      ready: [],
-      undelivered: new Set(),
-      unreported: 0,
-    };
+    state.here = createSlot(from, welcome.stream, welcome.slot, welcome.sent);
+    state.here.base = welcome.number;
     state.last = welcome.last;
     this.learn(welcome.admissions);
     state.retained = welcome.unstable.map(([number, entry]) => ({ entry, number, at: 0 }));
   }
 
+  /** A slot is reserved for a move. */
+  private onMoveReady(from: Id, ready: MoveReady): void {
+    const { state } = this;
+    const { here } = state;
+    const isAsked = from === state.contact && from !== here?.hub && !state.quitting.has(from);
+    if (here === null || state.phase !== "member" || state.isGivingUp || state.coming !== null || !isAsked) return;
+    state.coming = createSlot(from, ready.stream, ready.slot, ready.sent);
+    this.learn(ready.admissions);
+    this.send(here.hub, encodeRelease(ready.counts));
+  }
+
+  /** The end of a move: the new super peer has all that this phone was released with, and sends the rest. */
+  private onArrival(from: Id, welcome: Welcome): void {
+    const { state } = this;
+    const { here, coming } = state;
+    if (here === null || coming === null || from !== coming.hub || !state.isReleased || state.isGivingUp) return;
+    state.before.push(...here.ready);
+    coming.base = welcome.number;
+    for (const number of welcome.skipped) slots.deliverNumber(coming, number);
+    // Not by slot: it may have been another phone's, of which this one has messages.
+    const queued = new Set(state.queue.map(({ origin, seq }) => this.find(origin, seq)));
+    for (const each of state.retained) each.number = queued.has(each) ? 0 : welcome.current;
+    state.here = coming;
+    state.coming = null;
+    state.isReleased = false;
+    state.last = welcome.last; // it has all that the former one had
+    for (const packet of state.queue.splice(0)) this.send(from, slots.encodeMessage(coming, packet));
+  }
+
   private onRefused(from: Id, accepted: number | null): void {
     const { state } = this;
-    const here = state.here;
-    if (state.phase === "joining" && from === state.contact) state.phase = "removed";
-    else if (here === null || from !== here.hub) return;
-    else if (state.phase === "leaving" && accepted === here.sent) state.phase = "ended";
-    else if (state.phase === "member" || state.phase === "leaving") {
+    const { here, coming, phase } = state;
+    if (state.quitting.delete(from)) return;
+    if (phase === "joining" && from === state.contact) state.phase = "removed";
+    else if (here === null) return;
+    else if (phase === "leaving" && accepted === here.sent && from === here.hub) state.phase = "ended";
+    else if (phase !== "member" && phase !== "leaving") return;
+    else if (from === here.hub) {
       if (accepted !== null) this.markUnaccepted(here, accepted);
-      state.phase = "removed";
-    }
+      if (!state.isGivingUp) this.giveUp(new Set([from]));
+      this.end();
+    } else if (from === coming?.hub) {
+      if (!state.isGivingUp) this.giveUp(new Set([from]));
+    } else if (from === state.contact) state.contact = here.hub; // it stays where it is
   }
 
   /** What its super peer has not accepted, nobody else has. */
   private markUnaccepted(here: Slot, accepted: number): void {
-    for (const { entry } of this.state.retained) {
-      const isOwn = entry.author?.[0] === here.stream && entry.author[1] === here.slot;
-      if (isOwn && entry.original.seq > accepted) entry.isLost = true;
-    }
+    for (const { entry } of this.state.retained)
+      if (isOf(here, entry.author) && entry.original.seq > accepted) entry.isLost = true;
   }
 
   private onAssignment(here: Slot, seq: number, number: number): void {
     if (seq < 1 || seq > here.sent) throw new RemoteError("a number for a message that was not sent");
-    checkNumber(here, number);
-    for (const each of this.state.retained) {
-      const { author, original } = each.entry;
-      if (author?.[0] === here.stream && author[1] === here.slot && original.seq === seq) each.number = number;
-    }
-    deliverNumber(here, number);
+    slots.checkNumber(here, number);
+    for (const each of this.state.retained)
+      if (isOf(here, each.entry.author) && each.entry.original.seq === seq) each.number = number;
+    slots.deliverNumber(here, number);
+    this.settle();
+  }
+
+  /** The super peer has taken a message of this phone, has released it, or says what is stable: so everything
+   *  that the phone has brought is settled there. It is stable, or the phone retains it again, from its snapshot
+   *  or as it was sent it. All of that has numbers of this super peer, which give the order in which it is to be
+   *  brought back; own messages that have none yet follow. */
+  private settle(): void {
+    const { brought, retained } = this.state;
+    if (brought.entries.length === 0) return;
+    brought.entries = [];
+    const place = ({ number }: Retained): number => number || Number.MAX_SAFE_INTEGER;
+    retained.sort((one, other) => place(one) - place(other));
   }
 
   /** Take a message of somebody else; false if it is a copy of one that this phone has. */
   private accept(here: Slot, packet: Downlink): boolean {
-    const { number } = packet;
-    checkNumber(here, number);
-    if (packet.origin === here.origin || packet.seq < 1)
-      throw new RemoteError("it sends a message in this phone's name");
-    if (Math.max(packet.senderPrevious, packet.causes.at(-1) ?? 0) >= number)
-      throw new RemoteError(`message ${number} depends on a later one`);
-    if (packet.isAgain && this.has(packet)) {
-      deliverNumber(here, number);
+    const { number, origin, seq, payload, isAgain } = packet;
+    slots.checkDownlink(here, packet);
+    if (isAgain && this.find(origin, seq) !== undefined) {
+      slots.deliverNumber(here, number);
       return false;
     }
-    if (number <= here.base || here.above.has(number) || here.undelivered.has(number)) return true;
-    const entry = {
-      original: { origin: packet.origin, seq: packet.seq },
-      payload: packet.payload,
-      author: [packet.stream, packet.slot] as [Id, Id],
-      isLost: packet.isAgain,
-    };
+    if (slots.isKnown(here, number)) return true;
+    const author: [Id, Id] = [packet.stream, packet.slot];
+    const entry = { original: { origin, seq }, payload, author, isLost: isAgain };
     this.state.retained.push({ entry, number, at: 0 });
     this.learn(packet.admissions);
     here.ready.push(packet);
@@ -260,10 +368,10 @@ export class Phone {
     return true;
   }
 
-  /** Whether it has a message that was broadcast again, from its former super peer. */
-  private has(message: MessageKey): boolean {
-    return this.state.retained.some(
-      ({ entry }) => entry.original.origin === message.origin && entry.original.seq === message.seq,
+  /** The retained message with this id, if there is one. */
+  private find(origin: Id, seq: number): Retained | undefined {
+    return this.state.retained.find(
+      ({ entry: { original } }) => original.origin === origin && original.seq === seq,
     );
   }
 
@@ -271,23 +379,7 @@ export class Phone {
     for (const [stream, key] of admissions) this.state.brought.admissions.set(stream, key);
   }
 
-  private member(): Slot {
-    if (this.state.phase !== "member" || this.state.here === null)
-      throw new LocalError("only a phone that has a slot can do that");
-    return this.state.here;
-  }
-
   private send(to: Id, packet: Uint8Array): void {
     this.outbox.push([to, packet]);
   }
-}
-
-function checkNumber(here: Slot, number: number): void {
-  if (number < 1 || number > here.base + MAX_AHEAD)
-    throw new RemoteError(`number ${number} of the super peer is out of range`);
-}
-
-function deliverNumber(here: Slot, number: number): void {
-  if (number > here.base) here.above.add(number);
-  while (here.above.delete(here.base + 1)) here.base += 1;
 }

@@ -4,6 +4,7 @@ export { unwrap, wrap, decodeBody } from "./body.js";
 export { Connection } from "./connection.js";
 export { addressOf, authorId, readContact } from "./contact.js";
 export { Core } from "./core.js";
+export { Failover } from "./failover.js";
 export { decodeFrame, encodeFrame } from "./frames.js";
 export { joinGroup } from "./group.js";
 export { decode, encode } from "./msgpack.js";

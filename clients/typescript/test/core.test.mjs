@@ -10,50 +10,58 @@ import { addressOf, Core } from "antecede-client/core";
 const vectors = JSON.parse(readFileSync(new URL("../../../docs/phone-vectors.json", import.meta.url), "utf8"));
 const bytes = (hex) => new Uint8Array(Buffer.from(hex, "hex"));
 const sue = { name: "sue", nonce: new Uint8Array(0), at: "10.0.0.7:7000", isPhone: false };
+const dana = { name: "dana", nonce: new Uint8Array(8), at: ":7000", isPhone: false };
+const contacts = { sue, dana };
 const copy = (value) => deserialize(serialize(value));
 
-/** The story of the vectors, as events of a core with an application that reads all the time. */
-function* events(core) {
+/** A story of the vectors, as events of a core with an application that reads all the time. */
+function* events(core, story = vectors.story) {
   yield { kind: "opened", life: "first" };
-  let received = 0;
   let lives = 0;
-  for (const step of vectors.story) {
+  const link = (name) => core.findLink(core.state.current, addressOf(contacts[name]));
+  for (const step of story) {
     if (step.do === "join") {
       yield { kind: "attempt", nonce: new Uint8Array(8).fill(lives++) };
-      yield { kind: "link", mine: core.state.current, contact: sue };
-      yield { kind: "met", link: lives - 1, lineage: [["91ab", 0]] };
-      yield { kind: "asked", link: lives - 1 };
-      received = 0;
+      for (const contact of story === vectors.story ? [sue] : [sue, dana]) {
+        yield { kind: "link", mine: core.state.current, contact };
+        yield { kind: "met", link: link(contact.name), lineage: [["91ab", 0]] };
+      }
+      yield { kind: "asked", link: link(step.at) };
     } else if (step.do === "receive") {
-      yield { kind: "packet", link: lives - 1, number: ++received, data: bytes(step.hex) };
+      const from = link(step.from);
+      yield { kind: "packet", link: from, number: core.state.links.get(from).received + 1, data: bytes(step.hex) };
     } else if (step.do === "start") yield { kind: "started" };
     else if (step.do === "broadcast") yield { kind: "broadcast", payload: bytes(step.hex), at: 7 };
     else if (step.do === "deliver") yield { kind: "take" };
-    else if (step.do === "give up") yield { kind: "lost" };
+    else if (step.do === "move") yield { kind: "move", link: link(step.to) };
+    else if (step.do === "give up")
+      yield { kind: "lost", addresses: step.gone.map((name) => addressOf(contacts[name])) };
     else yield { kind: "leave" };
   }
 }
 
-test("a replay gives what was, from any checkpoint", () => {
-  const core = new Core("room", "pia");
-  const log = [];
-  const states = [];
-  for (const event of events(core)) {
-    core.step(event);
-    const batch = core.takeBatch(false, () => true);
-    core.persisted(batch);
-    log.push(...copy(batch.records));
-    states.push(copy(core.state));
-  }
-  assert.equal(core.phase, "ended");
-  assert.equal(log.length, states.length);
-  assert.deepEqual(new Core("room", "pia", undefined, copy(log)).state, core.state);
-  for (const [at, state] of states.entries()) {
-    const again = new Core("room", "pia", copy(state), copy(log.slice(at + 1)));
-    assert.deepEqual(again.state, core.state);
-    for (const [link, { outbox }] of core.state.links) assert.equal(again.mark(link).sent, outbox.last);
-  }
-});
+for (const name of ["story", "moves"]) {
+  test(`${name}: a replay gives what was, from any checkpoint`, () => {
+    const core = new Core("room", "pia");
+    const log = [];
+    const states = [];
+    for (const event of events(core, vectors[name])) {
+      core.step(event);
+      const batch = core.takeBatch(false, () => true);
+      core.persisted(batch);
+      log.push(...copy(batch.records));
+      states.push(copy(core.state));
+    }
+    assert.equal(core.phase, name === "story" ? "ended" : "member");
+    assert.equal(log.length, states.length);
+    assert.deepEqual(new Core("room", "pia", undefined, copy(log)).state, core.state);
+    for (const [at, state] of states.entries()) {
+      const again = new Core("room", "pia", copy(state), copy(log.slice(at + 1)));
+      assert.deepEqual(again.state, core.state);
+      for (const [link, { outbox }] of core.state.links) assert.equal(again.mark(link).sent, outbox.last);
+    }
+  });
+}
 
 test("what is not durable is neither sent nor acknowledged", () => {
   const core = new Core("room", "pia");

@@ -59,12 +59,24 @@ test("packets of phones come back", () => {
     NumberAssignment: "assignment",
     StableNumber: "stable",
     PhoneRefused: "refused",
+    MoveReady: "ready",
+    PhoneReleased: "released",
   };
   for (const vector of phone.packets) {
     if (!(vector.kind in kinds)) {
       assert.throws(() => core.decodePacket(bytes(vector.hex)), { name: "RemoteError" });
       assert.equal(hex(core.encode(core.decode(bytes(vector.hex)))), vector.hex);
     } else assert.equal(core.decodePacket(bytes(vector.hex)).kind, kinds[vector.kind]);
+  }
+});
+
+test("requests and replies", () => {
+  const [request, reply] = phone.requests.map(({ hex: data }) => core.unwrap(bytes(data)));
+  assert.deepEqual(request.reserved, { "antecede-request": "00112233aabbccdd bo" });
+  assert.deepEqual(reply.reserved, { "antecede-reply": "00112233aabbccdd pia~1f2e3d4c:3" });
+  for (const [i, body] of ["how much?", { price: 4 }].entries()) {
+    const { author, time, hex: data } = phone.requests[i];
+    assert.equal(hex(core.wrap(body, true, author, time, core.unwrap(bytes(data)))), data);
   }
 });
 
@@ -96,32 +108,34 @@ test("addresses and origins", () => {
     assert.equal(core.authorId(BigInt(stream), BigInt(slot)), BigInt(origin));
 });
 
-test("a phone does in each step of the story what the Python phone does", () => {
-  const [sue, pia] = phone.addresses.map((each) => BigInt(each.address));
-  const none = { entries: [], admissions: new Map(), awaited: new Map() };
-  let it = core.Phone.outside(pia, none);
-  for (const [i, step] of phone.story.entries()) {
-    if (step.do === "join") {
-      if (i) it = core.Phone.outside(pia, it.makeBacklog());
-      it.join(sue);
-    } else if (step.do === "receive") it.receive(sue, core.decodePacket(bytes(step.hex)));
-    else if (step.do === "start") it.state.snapshot = null;
-    else if (step.do === "broadcast") it.broadcast(bytes(step.hex), 1);
-    else if (step.do === "deliver") {
-      const { origin, seq } = it.deliver();
-      assert.deepEqual([String(origin), seq], [step.origin, step.seq]);
-    } else if (step.do === "leave") it.leave();
-    else {
-      assert.equal(step.do, "give up");
-      it.giveUp();
-      const leave = it.outbox.splice(0); // the driver's part: should the super peer come back, it lets go
-      assert.deepEqual(leave.map(([to]) => to), [sue]);
+for (const name of ["story", "moves"]) {
+  test(`${name}: a phone does in each step what the Python phone does`, () => {
+    const addresses = Object.fromEntries(phone.addresses.map((each) => [each.name, BigInt(each.address)]));
+    const none = { entries: [], admissions: new Map(), awaited: new Map() };
+    let it = core.Phone.outside(addresses.pia, none);
+    for (const [i, step] of phone[name].entries()) {
+      if (step.do === "join") {
+        if (i) it = core.Phone.outside(addresses.pia, it.makeBacklog());
+        it.join(addresses[step.at]);
+      } else if (step.do === "receive") it.receive(addresses[step.from], core.decodePacket(bytes(step.hex)));
+      else if (step.do === "start") it.state.snapshot = null;
+      else if (step.do === "broadcast") it.broadcast(bytes(step.hex), 1);
+      else if (step.do === "deliver") {
+        const { origin, seq } = it.deliver();
+        assert.deepEqual([String(origin), seq], [step.origin, step.seq], `step ${i}`);
+      } else if (step.do === "move") it.move(addresses[step.to]);
+      else if (step.do === "leave") it.leave();
+      else {
+        assert.equal(step.do, "give up");
+        it.giveUp(new Set(step.gone.map((each) => addresses[each])));
+      }
+      const sends = it.outbox.splice(0).map(([to, packet]) => [to, hex(packet)]);
+      const expected = step.sends.map(([to, data]) => [addresses[to], data]);
+      assert.deepEqual(sends, expected, `step ${i}: ${step.do}`);
+      assert.equal(it.state.phase, step.phase, `step ${i}: ${step.do}`);
     }
-    const sends = it.outbox.splice(0).map(([to, packet]) => (assert.equal(to, sue), hex(packet)));
-    assert.deepEqual(sends, step.sends, `step ${i}: ${step.do}`);
-    assert.equal(it.state.phase, step.phase, `step ${i}: ${step.do}`);
-  }
-});
+  });
+}
 
 test("SHA-256 is that of the platform", () => {
   for (const size of [0, 1, 31, 55, 56, 63, 64, 65, 119, 120, 1000, 70_000]) {

@@ -19,6 +19,10 @@ violation like any other.
   was not admitted is one. What its snapshot does not have is owed to it, and the snapshot must have the
   causes of all that it has.
 
+Of groups that overlap each is judged by itself, and then the order across them (`audit.across_groups`). A
+change is a message only where it was made, and an admission where it takes effect: members hear of changes
+without waiting for messages that their applications have not been given.
+
 Who was removed by a message that lies beyond the end of its sender's stream was not removed, and who was
 admitted by one is not a member.
 """
@@ -71,13 +75,13 @@ def has_changes(rows: pa.Table) -> bool:
 class ChangingGroup:
     """The changes in one run's rows."""
 
-    def __init__(self, rows: pa.Table, members: Members) -> None:
+    def __init__(self, rows: pa.Table, members: Members, overlaps: bool = False) -> None:
+        """Of groups that overlap, one by itself."""
         if rows.num_rows > MAX_ROWS:
             raise InputError(
                 f"its group changes, and it has {rows.num_rows:,} rows; up to {MAX_ROWS:,} can be judged"
             )
-        if len(groups := rows.column("group").unique()) > 1:
-            raise InputError(f"its group changes, and it has {len(groups)} groups; one can be judged")
+        groups = rows.column("group").unique()
         is_change = pc.fill_null(pc.is_in(rows.column("kind"), pa.array(CHANGE_KINDS)), False)
         chosen = rows.filter(is_change).select(["process", "index", "kind", "origin", "seq", "member"])
         if empty := chosen.column("member").null_count:
@@ -90,7 +94,7 @@ class ChangingGroup:
         self.founders = set().union(*members.values()) if members else present - admitted
         names = sorted(present | concerned | self.founders)
         self.members: Members = dict.fromkeys(groups.to_pylist(), names)
-        self.table = _as_messages(rows)
+        self.table = _as_messages(_at_their_makers(rows) if overlaps else rows)
         self._snapshots: dict[str, dict[str, int]] = defaultdict(dict)
         for each in self.changes:
             if each.kind == "snapshot":
@@ -136,6 +140,8 @@ class ChangingGroup:
         gone = {each.member for each in self.changes if each.kind == "leave"} | removed | void
         self.outside = removed | void
         """Those who were removed, or never were members."""
+        self.ends = dict.fromkeys(void, 0) | {each: self.cuts[each] for each in removed & self.cuts.keys()}
+        """Of these, where their streams end, as far as it is known."""
         self.staying = (self.founders | admissions.keys()) - gone
         """The members that stay."""
         self.phones = self._snapshots.keys() - self.founders - admissions.keys() - gone
@@ -336,6 +342,20 @@ def count_faults(faults: Iterable[DeliveryFault]) -> Mapping[str, int]:
 def most_common(seqs: Counter[int]) -> int:
     """The one that most agree on; the highest of several."""
     return max(seqs, key=lambda seq: (seqs[seq], seq))
+
+
+def _at_their_makers(rows: pa.Table) -> pa.Table:
+    """The rows without changes that others have made; a process's own admission stays.
+
+    A change takes effect as soon as its group delivers it. The application may have to wait for messages
+    before it, because of others in other groups.
+    """
+    kind, process = rows.column("kind"), rows.column("process")
+    others = pc.is_in(kind, pa.array([each for each in CHANGE_KINDS if each not in COUNT_KINDS]))
+    others = pc.and_(others, pc.not_equal(process, rows.column("origin")))
+    own_admission = pc.and_(pc.equal(kind, "admit"), pc.equal(process, rows.column("member")))
+    others = pc.and_not(others, pc.fill_null(own_admission, False))
+    return rows.filter(pc.fill_null(pc.invert(others), True))
 
 
 def _as_messages(rows: pa.Table) -> pa.Table:

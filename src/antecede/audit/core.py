@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antecede.audit.across_groups import LateMessage, count_effects, find_late, has_several_groups
 from antecede.audit.changes import ChangingGroup, count_faults, has_changes
 from antecede.audit.encoding import EncodedRun, encode_run
 from antecede.audit.faults import (
@@ -41,6 +42,7 @@ from antecede.audit.passes import (
     MISSING,
     PAIRS_LATE,
     PAIRS_NEVER,
+    Violations,
     find_violations,
 )
 from antecede.audit.roots import Root
@@ -48,6 +50,7 @@ from antecede.audit.tally import ByOrigin, ByProcess, OverTime, Tally
 from antecede.causality import Verdict
 from antecede.causality.transitive_closure import count_dtype
 from antecede.errors import InputError
+from antecede.jit import interpreted_if_quick
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.reader import read_metas, read_table
 from antecede.trace.schema import Members, Meta
@@ -117,17 +120,78 @@ def members_by_run(metas: Iterable[Meta]) -> dict[str, Members]:
 
 def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLATIONS) -> RunAudit:
     """Judge one run's rows. Everything is counted; the worst `most` of each kind are listed."""
-    group: ChangingGroup | None = None
     try:
-        if has_changes(rows):
-            group = ChangingGroup(rows, members)
-            rows, members = group.table, group.members
-        encoded = encode_run(rows, members)
+        if not has_changes(rows):
+            return _judge(run, rows, members, most)
+        if has_several_groups(rows):
+            return _judge_overlapping(run, rows, members, most)
+        return _judge(run, rows, members, most, ChangingGroup(rows, members))
     except InputError as error:
         raise InputError(f"run {run}: {error}") from error
+
+
+def _judge_overlapping(run: str, rows: pa.Table, members: Members, most: int) -> RunAudit:
+    """Judge each group that changes by itself, and then the order across them."""
+    audits: list[RunAudit] = []
+    ends: dict[str, int] = {}
+    for name in sorted(rows.column("group").unique().to_pylist()):
+        here = rows.filter(pc.equal(rows.column("group"), name))
+        group = ChangingGroup(here, {name: members[name]} if name in members else {}, overlaps=True)
+        audits.append(_judge(run, here, {}, most, group))
+        ends |= group.ends
+    late = find_late(rows, ends)
+    verdict = sum_verdicts([each.verdict for each in audits])
+    effects, pairs = count_effects(late)
+    verdict = replace(
+        verdict,
+        causal_violations=verdict.causal_violations + effects,
+        causal_late_deliveries=verdict.causal_late_deliveries + effects,
+        causal_pairs_late=verdict.causal_pairs_late + pairs,
+    )
+    findings = [*(_describe_late(run, each) for each in late), *(f for each in audits for f in each.findings)]
+    faults = worst_first(fault for each in audits for fault in each.faults)
+    tallies = [each.tally for each in audits]
+    tally = Tally(
+        [each for tally in tallies for each in tally.by_process],
+        [each for tally in tallies for each in tally.by_origin],
+        None,
+    )
+    return RunAudit(run, verdict, sorted(findings, key=severity)[:most], tally, limit_kinds(faults, most))
+
+
+def _describe_late(run: str, late: LateMessage) -> Finding:
+    keys = [f"{origin}:{seq}" for origin, seq in late.path]
+    chain = " before ".join(keys)
+    more = f" {len(late.effects) - 1:,} more of its deliveries needed it." if len(late.effects) > 1 else ""
+    return Finding(
+        run=run,
+        process=late.process,
+        cause=keys[0],
+        effect=keys[-1],
+        late=True,
+        path=keys,
+        text=f"{late.process} delivered {keys[0]} after its process had {keys[-1]} in another group: {chain}."
+        f"{more}",
+        consequences=len(late.effects),
+        keys=keys,
+    )
+
+
+def _judge(
+    run: str, rows: pa.Table, members: Members, most: int, group: ChangingGroup | None = None
+) -> RunAudit:
+    if group is not None:
+        rows, members = group.table, group.members
+    encoded = encode_run(rows, members)
     adjust = None if group is None else partial(group.adjust, encoded)
     with allocate_pasts(run, encoded.streams.first) as vectors:
-        found = find_violations(encoded.rows, encoded.streams, vectors, most, adjust)
+
+        def work() -> Violations:
+            vectors[:] = 0
+            encoded.rows.fault[:] = 0
+            return find_violations(encoded.rows, encoded.streams, vectors, most, adjust)
+
+        found = interpreted_if_quick(work, steps_of(encoded))
     state, names = found.state, encoded.names
     verdict = build_verdict(
         state.counts, encoded.streams.messages, encoded.orphans, encoded.repeated_orphans, found.impossible
@@ -157,6 +221,12 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
         verdict = replace(verdict, messages=group.messages, **count_faults(changes))
         faults = worst_first([*faults, *limit_kinds(changes, most)])
     return RunAudit(run, verdict, findings, tally, faults)
+
+
+def steps_of(encoded: EncodedRun) -> int:
+    """About how many steps the passes take if few deliveries lack a cause."""
+    streams = encoded.streams
+    return len(encoded.rows.kind) * (16 + len(streams.origin))
 
 
 def message_keys(rows: pa.Table, encoded: EncodedRun, messages: Iterable[int]) -> dict[int, MessageKey]:

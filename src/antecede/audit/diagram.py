@@ -244,7 +244,7 @@ class _Drawing:
             if between:
                 after.append(f"{between:,} other event{'' if between == 1 else 's'}")
             delay = f", after {' and '.join(after)}" if after else ""
-            then = self.note(["", cause, f" comes only here{delay}"], self.x(late), y + 50, "then")
+            then = self.note(["", cause, f" arrives only here{delay}"], self.x(late), y + 50, "then")
         return tag("g", ring, cross, here, then, class_="fault")
 
     def note(self, parts: list[str], x: float, y: float, kind: str) -> str:

@@ -146,6 +146,18 @@ def _select_rows_of_process(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.T
     return mine.take(selected).select(["run", *COLUMNS, "message"]).append_column("place", selected)
 
 
+def is_in_one_group(finding: Finding, rows: pa.Table) -> bool:
+    """Whether the effect was delivered where the cause came too late. In groups that overlap and change, it
+    may have been at another member of the process, and there is no excerpt of that."""
+    origin, seq = split_message_id(finding.keys[-1])
+    values = {"run": finding.run, "process": finding.process, "kind": "deliver", "origin": origin, "seq": seq}
+    chosen = rows
+    for name, value in values.items():
+        chosen = chosen.filter(pc.field(name) == value)
+    found: int = chosen.num_rows
+    return found > 0
+
+
 def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
     """The excerpt of one of the findings whose rows `select_rows` returned."""
     events = _events_of(finding, rows)

@@ -161,7 +161,7 @@ def audit(
     tasks each, one run after the other. If these very events lie in Parquet `files` that every worker can
     open, workers read them there, which is faster.
     """
-    columns = event_columns(events, ("message", "own_delivery", "member"))
+    columns = event_columns(events, ("message", "own_delivery", "member", "of_process"))
     addressed = [F.col("destinations")] if "destinations" in events.columns else []
     typed = events.select(*columns, *addressed)
     rows = events.select(*columns, *lists_as_json(events, ["destinations"]))

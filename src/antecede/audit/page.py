@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from antecede.audit.core import Finding
-from antecede.audit.page_layout import AuditPageData, audit_page
+from antecede.audit.page_layout import MAX_DRAWN, AuditPageData, audit_page
 from antecede.audit.run import AuditResult, Progress, audit_and_excerpt, refuse_without_deliveries
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
 from antecede.trace.lineage import Lineage, lineage
 from antecede.trace.writer import write_whole
-
-MAX_DRAWN = 20
 
 
 def check_page(page: Path) -> None:
@@ -69,6 +67,7 @@ def audit_to_page(
         tally=result.tally,
         tally_of=result.tally_of,
         lineage=renamed(lineage(bad, result.runs, result.engine)),
+        names_receivers=bad.names_receivers,
         explorer=explorer,
     )
     write_whole(page, audit_page(data).encode())

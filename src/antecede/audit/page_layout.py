@@ -26,29 +26,41 @@ _COUNTS = {
         "deliveries before a cause",
         "a process delivered a message while one of its causes was still missing there",
     ),
-    "causal_late_deliveries": ("of which the cause came later", "the two were delivered in the wrong order"),
+    "causal_late_deliveries": ("the cause was delivered later", "the two were delivered in the wrong order"),
     "fifo_violations": (
-        "of which out of one sender's order",
+        "cause and effect from the same sender (FIFO)",
         "cause and effect were sent by the same process",
     ),
-    "causal_pairs_late": ("pairs with the cause late", "a delivery may lack several causes; each is a pair"),
-    "causal_pairs_never": ("pairs with the cause never delivered", "the cause was lost for that process"),
+    "causal_pairs_late": (
+        "pairs of effect and late cause",
+        "a delivery may lack several causes; each is a pair",
+    ),
+    "causal_pairs_never": ("pairs of effect and cause never delivered", "that process lost the cause"),
     "missing": ("missing", "a message was addressed to a process that never delivered it"),
     "duplicates": ("delivered twice", "a process delivered a message that it already had"),
-    "orphans": ("delivered, though nobody sent it", "the trace has no send of that message"),
+    "orphans": ("delivered but never sent", "the trace has no send of that message"),
     "impossible": (
         "delivered before it was sent",
         "directly or around a cycle; the trace contradicts itself",
     ),
-    "wrong_views": ("members that views have or lack wrongly", "in the end all views should be equal"),
-    "different_cuts": ("streams closed elsewhere than by others", "members differ in what they have of it"),
+    "wrong_views": ("members wrongly in a view, or missing from it", "in the end all views should be equal"),
+    "different_cuts": ("streams that members end at different messages", "members lack parts of them"),
     "split_groups": ("pairs of members that removed each other", "there are two groups"),
-    "after_end": ("processes that went on after they left", "a member's last message is its leave"),
+    "after_end": ("processes that continued after they left", "a member's last message is its leave"),
     "wrong_snapshots": (
-        "snapshots that are not the past of an admission",
-        "a process has begun with messages too many or too few",
+        "snapshots that do not match the admission",
+        "a process started with too many or too few messages",
     ),
 }
+
+
+_OF_CHANGING_GROUPS = ("wrong_views", "different_cuts", "split_groups", "after_end", "wrong_snapshots")
+"""Counts that say nothing about a group that does not change, so their zeros are left out."""
+_MISSING_SOMEWHERE = "a process never delivered it; every message is expected at every process"
+"""What missing means if nothing says who should get a message."""
+
+MAX_DRAWN = 20
+"""How many violations are drawn; of groups that overlap and change, those across groups are not."""
 
 
 class AuditPageData(msgspec.Struct, frozen=True):
@@ -67,6 +79,8 @@ class AuditPageData(msgspec.Struct, frozen=True):
     tally_of: str | None = None
     """The run of the tally, if there are several."""
     lineage: Lineage | None = None
+    names_receivers: bool = True
+    """Whether the log says who should get a message."""
     explorer: str = ""
     """The address of the explorer of the run with the worst violation."""
 
@@ -98,8 +112,8 @@ def audit_page(data: AuditPageData) -> str:
         sections.append(_chosen_section(data))
     if len(findings) > 1:
         sections.append(_all_section(data))
-    sections += _fault_sections(data.faults, verdict)
-    sections.append(_counts_section(verdict))
+    sections += _fault_sections(data)
+    sections.append(_counts_section(data))
     if data.tally is not None:
         sections += _tally_sections(data.tally, data.tally_of)
     if data.lineage is not None:
@@ -168,8 +182,9 @@ def _more(finding: Finding) -> str:
 def _draw(data: AuditPageData, number: int) -> str:
     shown = data.excerpts.get(number)
     if shown is None:
-        hint = f"--violation {number + 1} draws this one. {data.findings[number].text[:2000]}"
-        return f'<p class="quiet">{text(hint)}</p>'
+        is_next = number >= MAX_DRAWN and number != data.chosen
+        hint = f"--violation {number + 1} draws this one. " if is_next else ""
+        return f'<p class="quiet">{text(hint + data.findings[number].text[:2000])}</p>'
     finding = shown.finding
     picture, about = diagram(shown, _short(finding))
     where = "where it is delivered" if finding.late else "which it never reached"
@@ -189,7 +204,7 @@ def _link(data: AuditPageData, number: int) -> str:
     if not data.explorer or data.findings[number].run != run:
         return ""
     own = sum(finding.run == run for finding in data.findings[: number + 1])
-    return f"<p>{link('Look at it in the explorer', f'{data.explorer}#violation={own}')}</p>"
+    return f"<p>{link('Open in the explorer', f'{data.explorer}#violation={own}')}</p>"
 
 
 def _steps(shown: Excerpt) -> str:
@@ -216,15 +231,20 @@ _FAULTS = {
     "orphan": ("orphans", "Delivered, though nobody sent it", "deliveries"),
     "impossible": ("impossible", "Delivered before it was sent", "deliveries"),
     "view": ("wrong_views", "Views that have or lack a member wrongly", "views"),
-    "cut": ("different_cuts", "Streams closed elsewhere than by others", "processes"),
+    "cut": ("different_cuts", "Streams that members end at different messages", "processes"),
     "split": ("split_groups", "Members that removed each other", "pairs"),
-    "ended": ("after_end", "Processes that went on after they left", "events"),
-    "snapshot": ("wrong_snapshots", "Snapshots that are not the past of an admission", "messages"),
+    "ended": ("after_end", "Processes that continued after they left", "events"),
+    "snapshot": ("wrong_snapshots", "Snapshots that do not match the admission", "messages"),
 }
 
 
-def _fault_sections(faults: Sequence[DeliveryFault], verdict: Verdict) -> list[Section]:
+def _meaning(name: str, data: AuditPageData) -> str:
+    return _COUNTS[name][1] if name != "missing" or data.names_receivers else _MISSING_SOMEWHERE
+
+
+def _fault_sections(data: AuditPageData) -> list[Section]:
     """A table of each kind of fault, the kind with the worst consequences first."""
+    faults, verdict = data.faults, data.verdict
     sections = []
     several_runs = len({fault.run for fault in faults}) > 1
     for kind in dict.fromkeys(fault.kind for fault in faults):
@@ -244,16 +264,17 @@ def _fault_sections(faults: Sequence[DeliveryFault], verdict: Verdict) -> list[S
         ]
         words = tuple(range(len(header) - 2))
         count = getattr(verdict, name)
-        lead = f"{count:,} in all: {_COUNTS[name][1]}. The worst first; --limit lists more or fewer."
+        lead = f"{count:,} in all: {_meaning(name, data)}. The worst first; --limit lists more or fewer."
         sections.append(Section(title, lead, table(header, rows, words=words)))
     return sections
 
 
-def _counts_section(verdict: Verdict) -> Section:
+def _counts_section(data: AuditPageData) -> Section:
+    verdict = data.verdict
     rows = [
-        [label, f"{getattr(verdict, name):,}", what]
-        for name, (label, what) in _COUNTS.items()
-        if getattr(verdict, name) or name in Verdict.FAULTS
+        [label, f"{getattr(verdict, name):,}", _meaning(name, data)]
+        for name, (label, _) in _COUNTS.items()
+        if getattr(verdict, name) or (name in Verdict.FAULTS and name not in _OF_CHANGING_GROUPS)
     ]
     lead = "The counts that must be 0 in a trace in causal order, and their breakdown."
     return Section("Counts", lead, table(["", "count", "what it means"], rows, words=(2,)))
@@ -268,6 +289,7 @@ def _lineage_section(found: Lineage) -> Section:
     if found.skipped:
         why = [[kind.what, f"{kind.rows:,}"] for kind in found.skipped]
         body += table(["skipped", "rows"], why)
+    body += "".join(f"<p><b>Note</b>: {text(note)}</p>" for note in found.notes)
     return Section("What was read", f"{in_brief(found)}.", body)
 
 

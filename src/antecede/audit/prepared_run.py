@@ -21,6 +21,7 @@ from antecede.audit import distributed_steps as steps
 from antecede.audit import parquet_splits
 from antecede.audit.encoding import canonical_order, time_buckets
 from antecede.errors import InputError
+from antecede.spark.session import is_spark
 from antecede.trace.reader import estimate_rows, open_any_parquet
 from antecede.trace.schema import REQUIRED, Members
 from antecede.trace.validate import (
@@ -282,6 +283,8 @@ def find_large_runs(
     """The runs that need more than one task; if the rows lie in `files`, also how workers read these."""
     if files and estimate_rows(files) <= large:
         return None, []
+    if not is_spark(spark):
+        return None, []  # One task judges a run, however large it is.
     splits = _file_splits(spark, files) if files else None
     sizes = rows.select("run", F.lit(1).alias("rows")) if splits is None else splits.summary
     found = sizes.where("run is not null").groupBy("run").agg(F.sum("rows").alias("rows"))

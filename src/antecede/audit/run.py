@@ -22,11 +22,13 @@ from antecede.trace.reader import (
     check_files,
     count_by_footers,
     estimate_rows,
+    names_receivers,
     read_batches,
     read_files,
     read_metas,
     trace_files,
 )
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +43,11 @@ Choose = Callable[[list[Finding]], Sequence[int]]
 
 _MANY_ROWS = 1_000_000
 """Beyond this, it is worth a try whether one pass decides."""
+
+_EXPECTED_EVERYWHERE = (
+    "no column destinations: every message is expected at every process of its group; if some are for some "
+    "processes only, name these in a column at the send (--map destinations=…)"
+)
 
 
 class AuditResult(NamedTuple):
@@ -91,11 +98,34 @@ def audit_and_excerpt(
 
     Without `tally_clean_runs`, a large clean trace may be judged in one pass, which leaves out its tally.
     """
-    local = local_path(path, engine)
     bad = bad or BadRows(path)
+    result, excerpts = _audit(path, engine, limit, master, choose, progress, bad, tally_clean_runs)
+    if result.verdict.missing and not bad.names_receivers:
+        bad.note("receivers", _EXPECTED_EVERYWHERE)
+    if bad.rows_missing and not result.verdict.clean:
+        bad.note(
+            "left out",
+            f"{count_of(bad.rows_missing, 'bad row')} left out: what is reported as missing, never delivered "
+            "or never sent may be there",
+        )
+    return result, excerpts
+
+
+def _audit(
+    path: str,
+    engine: str,
+    limit: int,
+    master: str | None,
+    choose: Choose,
+    progress: Progress,
+    bad: BadRows,
+    tally_clean_runs: bool,
+) -> tuple[AuditResult, dict[int, Excerpt]]:
+    local = local_path(path, engine)
     if local is not None:
         files = trace_files(local)
         check_files(files)
+        bad.names_receivers = bad.names_receivers and names_receivers(local, files)
         one_pass = not tally_clean_runs and engine == "auto" and not has_cluster(master)
         if one_pass and estimate_rows(files) > _MANY_ROWS:
             verdict = _verdict_in_one_pass(local, files, progress)
@@ -191,10 +221,11 @@ def _excerpts(
     chosen = {place: findings[place] for place in choose(findings)}
     if not chosen:
         return {}
-    from antecede.audit.excerpt import build_excerpt
+    from antecede.audit.excerpt import build_excerpt, is_in_one_group
 
     rows = fetch(list(chosen.values()))
-    return {place: build_excerpt(finding, rows) for place, finding in chosen.items()}
+    drawn = {place: finding for place, finding in chosen.items() if is_in_one_group(finding, rows)}
+    return {place: build_excerpt(finding, rows) for place, finding in drawn.items()}
 
 
 def _rows_around(files: list[Path], findings: list[Finding]) -> pa.Table:

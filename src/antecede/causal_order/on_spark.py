@@ -19,7 +19,6 @@ from pyspark.sql import types as T  # noqa: N812
 from antecede.causal_order.batch import decide_table, order_table
 from antecede.causal_order.columns import ADDED, ADDED_BY_STREAM, EMITTED_AT, Roles
 from antecede.causal_order.columns_on_spark import PreparedEvents, prepare, quoted, refuse_unreadable
-from antecede.causal_order.dependency_edges import Columns
 from antecede.causal_order.missing_causes import SCHEMA_ON_SPARK, count_missing
 from antecede.causal_order.rules import OnMissing, OrderRules
 from antecede.causal_order.stream_on_spark import (
@@ -29,12 +28,15 @@ from antecede.causal_order.stream_on_spark import (
     without_watermark,
 )
 from antecede.errors import InputError
+from antecede.spark.session import is_spark
 from antecede.units import parse_duration
 
 _CHUNK_ROWS = 200_000
 _SLICE_ROWS = 65_536
 _MAX_BYTES_IN_MEMORY = 1 << 29
 """Rows of one chunk beyond this are in a file."""
+GroupTask = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+"""From the rows of whole groups to results."""
 _TEXT_COLUMNS = ("status", "reason")
 
 
@@ -148,8 +150,14 @@ def _milliseconds(role: str, text: str) -> int:
 
 
 def _order_batch(prepared: PreparedEvents, schema: T.StructType, on_missing: OnMissing) -> DataFrame:
-    task = _batch_task(prepared.columns, on_missing, prepared.internal)
-    return _by_group(prepared).mapInArrow(task, schema)
+    columns, internal = prepared.columns, prepared.internal
+
+    def order(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        rows, added = order_table(table, columns, on_missing)
+        for part in in_slices(table.drop_columns(internal), rows, added):
+            yield part.rename_columns(schema.names)
+
+    return _by_group(prepared, order, schema)
 
 
 def count_missing_causes(events: DataFrame, roles: Roles, split: str | None = None) -> DataFrame:
@@ -157,34 +165,39 @@ def count_missing_causes(events: DataFrame, roles: Roles, split: str | None = No
     prepared = prepare(events, roles, ADDED, split)
     columns = prepared.columns
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in whole_groups(batches, columns.group):
-            yield from count_missing(decide_table(table, columns, OnMissing.HOLD)).to_batches()
+    def count(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        missing = count_missing(decide_table(table, columns, OnMissing.HOLD))
+        # A batch also if there are no rows.
+        yield pa.record_batch([column.combine_chunks() for column in missing.columns], missing.schema)
 
-    return _by_group(prepared).mapInArrow(task, SCHEMA_ON_SPARK)
-
-
-def _by_group(prepared: PreparedEvents) -> DataFrame:
-    """Whole groups one after another in each partition, their rows in the preferred order."""
-    group = prepared.columns.group
-    if group is None:
-        by_group = prepared.frame.repartition(1)
-    else:
-        by_group = prepared.frame.repartition(F.col(quoted(group)))
-    keys = [group, *prepared.sorted_by] if group is not None else prepared.sorted_by
-    return by_group.sortWithinPartitions(*(F.col(quoted(key)).asc_nulls_last() for key in keys))
+    return _by_group(prepared, count, SCHEMA_ON_SPARK)
 
 
-def _batch_task(
-    columns: Columns, on_missing: OnMissing, internal: list[str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _by_group(prepared: PreparedEvents, task: GroupTask, schema: T.StructType | str) -> DataFrame:
+    """What a task makes of whole groups, with the rows of each in the preferred order."""
+    group, frame = prepared.columns.group, prepared.frame
+    keys = [] if group is None else [F.col(quoted(group))]
+    if not is_spark(frame.sparkSession):
+        return frame.groupBy(*keys).applyInArrow(_sorting(prepared.sorted_by, task), schema)
+
+    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc_heap()
-        for table in whole_groups(batches, columns.group):
-            rows, added = order_table(table, columns, on_missing)
-            yield from in_slices(table.drop_columns(internal), rows, added)
+        for table in whole_groups(batches, group):
+            yield from task(table)
 
-    return order
+    # One after another in each partition.
+    by_group = frame.repartition(*keys) if keys else frame.repartition(1)
+    keys += [F.col(quoted(key)) for key in prepared.sorted_by]
+    return by_group.sortWithinPartitions(*(key.asc_nulls_last() for key in keys)).mapInArrow(apply, schema)
+
+
+def _sorting(keys: list[str], task: GroupTask) -> Callable[[pa.Table], pa.Table]:
+    """A task on one group whose rows come in any order."""
+
+    def apply(rows: pa.Table) -> pa.Table:
+        return pa.Table.from_batches(task(rows.sort_by([(key, "ascending") for key in keys])))
+
+    return apply
 
 
 def in_slices(table: pa.Table, rows: pa.Array, added: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,16 @@ from antecede.protocols.base import Layout, LocalError, Protocol
 _MAX_MESSAGES = 24
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "message"), counted(2, "crash")
+    ('1 message', '2 crashes')
+    """
+    plural = "es" if what.endswith(("sh", "ss")) else "s"
+    return f"{count} {what}" if count == 1 else f"{count} {what}{plural}"
+
+
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a group, what its members broadcast, and how many faults may happen in one schedule."""
 
@@ -57,6 +67,23 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
                 raise InputError(f"check: groups: {name} names {shown}; members are 0 to {self.peers - 1}")
         if self.clocks and len(self.clocks) != self.peers:
             raise InputError(f"check: clocks: {len(self.clocks)} of them for {self.peers} peers")
+
+    def in_words(self) -> str:
+        """What is explored, for people: "3 members, 1 message each, no faults"."""
+        faults = {
+            "lost packet": self.losses,
+            "duplicated packet": self.duplicates,
+            "crash": self.crashes,
+            "link change": self.link_changes,
+        }
+        arranged = [
+            f"{name} {msgspec.json.encode(value).decode()}"
+            for name, value in (("layout", self.layout), ("groups", self.groups))
+            if value is not None
+        ]
+        allowed = [counted(count, what) for what, count in faults.items() if count]
+        size = [counted(self.peers, "member"), f"{counted(self.messages, 'message')} each"]
+        return ", ".join([*size, *arranged, " and ".join(allowed) or "no faults"])
 
     def may_send(self, member: int) -> bool:
         """Whether a member broadcasts."""

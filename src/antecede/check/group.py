@@ -26,6 +26,11 @@ from antecede.protocols.base import Protocol
 
 _RECEIVE, _DELIVER, _BROADCAST = int(EventKind.RECEIVE), int(EventKind.DELIVER), int(EventKind.BROADCAST)
 
+NAMES_ITS_CAUSES = (
+    "it declares carries_immediate_dependencies = True, so a message must name exactly its immediate causes"
+)
+WAITS = "waiting() must give for each held message an undelivered one that happened before it"
+
 
 class Rest(NamedTuple):
     """The part of a state that most explorations do not need."""
@@ -62,6 +67,8 @@ class CheckViolation(NamedTuple):
     text: str
     message: int = -1
     """The one that it is about, if it is about one."""
+    claim: str = ""
+    """What the protocol says of itself and is not so, where that breaks no causal order."""
 
 
 class CheckedGroup:
@@ -338,7 +345,7 @@ class CheckedGroup:
                 ", ".join(map(self.name, sorted(each))) or "nothing" for each in (step.named, needed)
             )
             text = f"{self.name(step.message)} names {named}; its immediate causes are: {needs}"
-            return CheckViolation(process, text, step.message)
+            return CheckViolation(process, text, step.message, NAMES_ITS_CAUSES)
         return None
 
     def _immediate_of_others(self, state: CheckState, message: int) -> frozenset[int]:
@@ -351,18 +358,18 @@ class CheckedGroup:
         delivered = self.processes.states[number].delivered
         for held, cause in self.processes.held[number]:
             if held < 0 or pasts[held] < 0:
-                return CheckViolation(process, "it holds a message that nobody has sent")
+                return CheckViolation(process, "it holds a message that nobody has sent", claim=WAITS)
             name = self.name(held)
             if delivered >> held & 1:
-                return CheckViolation(process, f"it holds {name}, which it has delivered", held)
+                return CheckViolation(process, f"it holds {name}, which it has delivered", held, WAITS)
             if cause == NO_CAUSE:
                 continue
             if cause < 0 or not pasts[held] >> cause & 1:
                 text = f"it holds {name} for what did not happen before it"
-                return CheckViolation(process, text, held)
+                return CheckViolation(process, text, held, WAITS)
             if delivered >> cause & 1:
                 text = f"it holds {name} for {self.name(cause)}, which it has delivered"
-                return CheckViolation(process, text, held)
+                return CheckViolation(process, text, held, WAITS)
         return None
 
     def judge_end(self, state: CheckState) -> CheckViolation | None:

@@ -44,6 +44,7 @@ _RAW = pa.schema(
         ("data", pa.binary()),
         ("process", pa.int64()),
         ("message", pa.int64()),
+        ("claim", pa.string()),
         ("transitions", pa.int64()),
         ("ends", pa.int64()),
     ]
@@ -143,7 +144,8 @@ class _Levels:
         found = self._read("raw", level).where(F.col("kind") == _VIOLATION).orderBy("process", "data").first()
         if found is None:
             return None
-        return CheckViolation(found["process"], bytes(found["data"]).decode(), found["message"])
+        words = bytes(found["data"]).decode()
+        return CheckViolation(found["process"], words, found["message"], found["claim"])
 
     def follow(self, level: int) -> int:
         """Write the next level: what follows from this one and was not reached before; how many there are."""
@@ -197,8 +199,8 @@ def expand(
                     following[key] = encoded
     found = [_row(_STATE, hash=key, data=data) for key, data in following.items()]
     found += [_row(_CONTENT, **content._asdict()) for content in portable.news()]
-    for process, words, message in violations:
-        found.append(_row(_VIOLATION, process=process, data=words.encode(), message=message))
+    for process, words, message, claim in violations:
+        found.append(_row(_VIOLATION, process=process, data=words.encode(), message=message, claim=claim))
     found.append(_row(_COUNTS, transitions=transitions, ends=ends))
     for start in range(0, len(found), _BATCH):
         yield pa.RecordBatch.from_pylist(found[start : start + _BATCH], schema=_RAW)

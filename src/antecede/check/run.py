@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from antecede.check.bounds import Bounds
+from antecede.check.bounds import Bounds, counted
 from antecede.check.counterexample import CounterExample, find_smallest
 from antecede.check.draw import draw
 from antecede.check.explore import Exploration, ExplorationProgress
@@ -18,6 +18,9 @@ from antecede.check.schedule import ShownCounterExample, carried, columns, liste
 from antecede.errors import InputError
 from antecede.protocols.base import Protocol
 from antecede.protocols.catalog import as_file_name
+
+_MAX_SEARCHED = 300_000
+"""States that are searched for a violation of causal order once a claim is broken: about 10 seconds."""
 
 
 class CheckReport(msgspec.Struct):
@@ -72,13 +75,29 @@ def check(
             report.violation = f"p{progress.violation.process}: {progress.violation.text}"
         yield report
     if not report.passed:
-        found = find_smallest(kind, bounds, max_states)
+        found, explored = _find_worst(kind, bounds, max_states)
         if found is not None:
-            report.counter_example = show(found)
+            report.violation = f"p{found.violation.process}: {found.violation.text}"
+            report.counter_example = show(found, explored)
             if out is not None:
                 report.files = [str(path) for path in write(found, name, out)]
             report.cpu_seconds = time.process_time() - began
             yield report
+
+
+def _find_worst(kind: type[Protocol], bounds: Bounds, max_states: int) -> tuple[CounterExample | None, int]:
+    """The smallest counter-example in which a message is lost or delivered in the wrong order, if there is
+    one; otherwise the smallest in which the protocol only breaks a claim of its own, and how many states
+    were searched for the former."""
+    found = find_smallest(kind, bounds, max_states)
+    if found is None or not found.violation.claim:
+        return found, 0
+    without_claims = msgspec.structs.replace(bounds, claims=False)
+    exploration = Exploration(CheckedGroup(kind, without_claims))
+    for progress in exploration.run(min(max_states, _MAX_SEARCHED)):
+        if progress.violation is not None:
+            return find_smallest(kind, without_claims, max_states) or found, 0
+    return found, exploration.progress.states
 
 
 def _explore(
@@ -95,23 +114,28 @@ def _explore(
     return explore_on_spark(plan, out / f"{as_file_name(name)}.exploration", max_states, master)
 
 
-def show(found: CounterExample) -> ShownCounterExample:
-    """A counter-example in words."""
+def show(found: CounterExample, explored: int = 0) -> ShownCounterExample:
+    """A counter-example in words. If it only breaks a claim, `explored` states break nothing else."""
+    claim = []
+    if found.violation.claim:
+        claim.append(f"Every delivery is in causal order, but {found.violation.claim}.")
+    if explored:
+        claim.append(f"No violation of causal order was found in {explored:,} states.")
     return ShownCounterExample(
         found.group.size,
         found.messages,
         f"p{found.violation.process}",
         found.violation.text,
-        carried(found),
+        [*carried(found), *claim],
         show_steps(found),
     )
 
 
 def describe(protocol: str, found: ShownCounterExample) -> list[str]:
     """A counter-example as text for a terminal."""
-    messages = "1 message" if found.messages == 1 else f"{found.messages} messages"
+    messages, processes = counted(found.messages, "message"), counted(found.peers, "process")
     return [
-        f"{protocol} fails with {messages} at {found.peers} processes:",
+        f"{protocol} fails with {messages} at {processes}:",
         *(listed(found.steps) if found.is_listed else columns(found.steps, found.peers)),
         f"{found.process}: {found.violation}",
         *found.why,

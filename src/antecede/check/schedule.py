@@ -108,7 +108,8 @@ def listed(steps: Sequence[ShownStep]) -> list[str]:
 
 def carried(found: CounterExample) -> list[str]:
     """What the message of a violation carried, and what it should have carried, in words."""
-    group, state, (process, _, message) = found.group, found.states[-1], found.violation
+    group, state = found.group, found.states[-1]
+    process, message = found.violation.process, found.violation.message
     if message < 0 or state.pasts[message] < 0:
         return []
     name, immediate = group.name(message), immediate_causes(state.pasts, message)

@@ -26,19 +26,19 @@ _SHOWN = 5
 """Processes and origins named in a line."""
 _VIOLATION_LABELS = {
     "causal_violations": "deliveries before a cause",
-    "causal_late_deliveries": "  of which the cause came later",
-    "fifo_violations": "  of which out of one sender's order",
-    "causal_pairs_late": "pairs with the cause late",
-    "causal_pairs_never": "pairs with the cause never delivered",
-    "missing": "missing",
+    "causal_late_deliveries": "  the cause was delivered later",
+    "fifo_violations": "  cause and effect from the same sender (FIFO)",
+    "causal_pairs_late": "pairs of effect and late cause",
+    "causal_pairs_never": "pairs of effect and cause never delivered",
+    "missing": "missing deliveries",
     "duplicates": "delivered twice",
     "orphans": "delivered but never sent",
     "impossible": "delivered before they were sent",
-    "wrong_views": "members that views have or lack wrongly",
-    "different_cuts": "streams closed elsewhere than by others",
+    "wrong_views": "members wrongly in a view, or missing from it",
+    "different_cuts": "streams that members end at different messages",
     "split_groups": "pairs of members that removed each other",
-    "after_end": "processes that went on after they left",
-    "wrong_snapshots": "snapshots that are not the past of an admission",
+    "after_end": "processes that continued after they left",
+    "wrong_snapshots": "snapshots that do not match the admission",
 }
 _Trace = Annotated[
     str,
@@ -52,11 +52,11 @@ _FAULT_LABELS = {
     "duplicate": ("duplicates", "delivered twice", "times too often"),
     "orphan": ("orphans", "delivered but never sent", "deliveries"),
     "impossible": ("impossible", "delivered before they were sent", "deliveries"),
-    "view": ("wrong_views", "members that views have or lack wrongly", "views"),
-    "cut": ("different_cuts", "streams closed elsewhere than by others", "processes"),
+    "view": ("wrong_views", "members wrongly in a view, or missing from it", "views"),
+    "cut": ("different_cuts", "streams that members end at different messages", "processes"),
     "split": ("split_groups", "members that removed each other", "pairs"),
-    "ended": ("after_end", "processes that went on after they left", "events"),
-    "snapshot": ("wrong_snapshots", "snapshots that are not the past of an admission", "messages"),
+    "ended": ("after_end", "processes that continued after they left", "events"),
+    "snapshot": ("wrong_snapshots", "snapshots that do not match the admission", "messages"),
 }
 """For each kind of fault the name of its count, a title, and what its consequences are."""
 _Page = Annotated[
@@ -70,7 +70,7 @@ _Explorer = Annotated[
     typer.Option(
         parser=folder,
         metavar="PAGE.html|FOLDER",
-        help="With --html: also write what antecede explore --out writes, to which the page then links.",
+        help="With --html: also write the output of antecede explore --out, and link to it from the page.",
     ),
 ]
 _Drawn = Annotated[
@@ -95,11 +95,16 @@ def audit(
 ) -> None:
     """Check a log: was any message delivered before its cause?
 
-    Exit code 0 if not, 1 if so, 2 if it cannot be decided. Histories of transactions: is it causal?
+    Exit code 0 if no, 1 if there are violations, 2 if the input is bad. Transaction histories are
+    checked for causal consistency.
 
     Small local traces are audited in this process; larger ones on Spark. The result is the same.
 
-    Tables with other columns: antecede audit log.csv --map process=host,index=idx,message=msg
+    A row for each send and delivery: antecede audit log.csv --map process=host,index=idx,message=msg
+
+    A row that names its parents: antecede audit log.csv --map node=id,process=who,parents=after
+
+    A row with a vector clock: antecede order log.csv --origin who --clock vc --out ordered
     """
     require("antecede.trace", "sim")
     from antecede.trace.bad_rows import BadRows
@@ -230,17 +235,19 @@ def _print_outcome(outcome: AuditResult) -> None:
     if verdict.clean:
         show.line(show.styled("clean", "green"), ": every message was delivered once, after its causes")
         return
+    for finding in findings:
+        run = f"{finding.run}: " if outcome.runs > 1 else ""
+        show.line(f"• {run}{finding.text}")
+    # Where each delivery lacks one cause, the pairs say nothing that the deliveries do not.
+    one_cause_each = verdict.causal_pairs_late == verdict.causal_violations and not verdict.causal_pairs_never
     rows = [
         [label, f"{getattr(verdict, name):,}"]
         for name, label in _VIOLATION_LABELS.items()
-        if getattr(verdict, name)
+        if getattr(verdict, name) and not (name == "causal_pairs_late" and one_cause_each)
     ]
     show.table(None, ["", ""], rows)
     for line in _tally_lines(outcome):
         show.line(line)
-    for finding in findings:
-        run = f"{finding.run}: " if outcome.runs > 1 else ""
-        show.line(f"• {run}{finding.text}")
     _print_faults(outcome)
 
 
@@ -275,22 +282,28 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
         return
     run = f" of {outcome.tally_of}" if outcome.tally_of else ""
     processes = [
-        f"{row.process} ({row.causal_violations:,}, {row.missing:,})"
+        f"{row.process} ({_parts((row.causal_violations, 'before a cause'), (row.missing, 'missing'))})"
         for row in tally.by_process
         if row.causal_violations or row.missing
     ]
     if processes:
-        yield f"worst processes{run} (before a cause, missing): {_first(processes)}"
+        yield f"most violations{run}: {_first(processes)}"
     origins = [
-        f"{row.origin} ({row.late:,}, {row.never:,})" for row in tally.by_origin if row.late or row.never
+        f"{row.origin} ({_parts((row.late, 'late'), (row.never, 'never delivered'))})"
+        for row in tally.by_origin
+        if row.late or row.never
     ]
     if origins:
-        yield f"origins of the causes{run} (late, never delivered): {_first(origins)}"
+        yield f"senders of these causes{run}: {_first(origins)}"
     times = tally.over_time
     buckets = [bucket for bucket, count in enumerate(times.causal_violations) if count] if times else []
     if times and buckets:
         begin, end = buckets[0] * times.width, (buckets[-1] + 1) * times.width
         yield f"when{run}: from {format_duration(begin)} to {format_duration(end)} after the first event"
+
+
+def _parts(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
 
 
 def _first(names: list[str]) -> str:

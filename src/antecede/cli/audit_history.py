@@ -26,8 +26,8 @@ LevelName = Annotated[
     typer.Option(
         "--level",
         metavar="LEVEL",
-        help="For histories of transactions: the level to demand, RC, RA, CC, CM or CCv. "
-        "Without it all are reported, and CC is demanded.",
+        help="For transaction histories: the required level, RC, RA, CC, CM or CCv. By default all "
+        "are reported, and CC is required.",
     ),
 ]
 

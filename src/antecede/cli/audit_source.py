@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from antecede.errors import InputError
 from antecede.units import count_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pyarrow as pa
 
     from antecede.audit.dependency_findings import DependencyVerdict
     from antecede.cli.source_input import InputOptions
@@ -50,8 +51,6 @@ def audit_source(
     as_json: bool,
 ) -> None:
     """Judge a source and print the verdict; exit code 1 if something is wrong with it."""
-    if html is not None:
-        raise InputError("--html draws deliveries, which this source does not have")
     if reading.run_per_file:
         refuse_run_per_file(source)
     from antecede.audit.dependency_run import judge_where_it_fits
@@ -61,7 +60,8 @@ def audit_source(
 
     bad = BadRows(path, reading.strict)
     with show.progress() as progress:
-        batches = read_source(source, bad, max_bytes=reading.max_bytes, progress=progress)
+        numbered = _Numbered(read_source(source, bad, max_bytes=reading.max_bytes, progress=progress))
+        batches = numbered.batches()
         counted = source.preset.record_name
         verdict, engine = judge_where_it_fits(batches, engine, limit, master, progress, counted)
     if not verdict.records:
@@ -86,16 +86,34 @@ def audit_source(
             "engine": engine,
             "preset": source.preset.name,
         }
-        read = {"bad_rows": bad.rows, "bad": bad.kinds, "lineage": based_on}
+        read = {"order_judged": numbered.any, "bad_rows": bad.rows, "bad": bad.kinds, "lineage": based_on}
         show.json(head | msgspec.to_builtins(verdict) | read)
     else:
-        _print(source, verdict, bad)
+        _print(source, verdict, bad, numbered.any)
         show.lineage(based_on)
+    if html is not None and not as_json:
+        show.line(
+            f"No page: --html draws deliveries, which {source.name} does not have; antecede graph "
+            "describes its dependencies"
+        )
     if not verdict.clean:
         raise typer.Exit(1)
 
 
-def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
+class _Numbered:
+    """Passes the batches of a log on, and remembers whether any record has a place in its process's order."""
+
+    def __init__(self, batches: Iterator[pa.Table]) -> None:
+        self._batches = batches
+        self.any = False
+
+    def batches(self) -> Iterator[pa.Table]:
+        for table in self._batches:
+            self.any = self.any or table.column("seq").null_count < table.num_rows
+            yield table
+
+
+def _print(source: Source, verdict: DependencyVerdict, bad: BadRows, has_order: bool) -> None:
     show.bad_rows(bad.kinds)
     first, *others = source.files
     files = f"{len(source.files):,} files" if others else Path(source.name_of(first)).name
@@ -106,9 +124,13 @@ def _print(source: Source, verdict: DependencyVerdict, bad: BadRows) -> None:
     )
     if verdict.clean:
         apart = ", apart from the rows above" if bad.kinds else ""
-        show.line(
-            show.styled("clean", "green"), f"{apart}: every cause is there, once, and before its effects"
+        judged = (
+            "every cause is there, once, before its effects in their own process, and in no cycle"
+            if has_order
+            else "every cause is there, once, and in no cycle; the order of the records was not judged: "
+            "nothing says which place each has in its process"
         )
+        show.line(show.styled("clean", "green"), f"{apart}: {judged}")
     rows = [
         [label, f"{getattr(verdict, name):,}"] for name, label in _LABELS.items() if getattr(verdict, name)
     ]

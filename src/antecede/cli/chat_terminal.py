@@ -25,12 +25,19 @@ from antecede.terminal import printable
 
 _COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")
 _LEAVING_SECONDS = 1.0
+_WAITING_SECONDS = 2.0
+"""How long it may take to be in the group before that is said."""
 _HELP = "/who: connected members; /held: held messages; /cut 5: offline for 5 seconds; /quit: leave"
 
 
 async def run(settings: Settings) -> None:
     """Chat until /quit, Ctrl-C or the end of the input."""
-    async with Joining(settings) as group:
+    async with contextlib.AsyncExitStack() as stack:
+        waiting = asyncio.create_task(_note_waiting(settings))
+        try:
+            group = await stack.enter_async_context(Joining(settings))
+        finally:
+            waiting.cancel()
         with patch_stdout(raw=True) if sys.stdin.isatty() else contextlib.nullcontext():
             _print_note(f"{group.me} in {settings.group}, by {settings.protocol}; {_HELP}")
             printed: list[Message] = []
@@ -48,6 +55,15 @@ async def run(settings: Settings) -> None:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _note_waiting(settings: Settings) -> None:
+    """A group begins when most founders are there, and a newcomer waits for a contact that answers."""
+    await asyncio.sleep(_WAITING_SECONDS)
+    others = settings.first_members() or settings.contacts() or settings.super_peer_list()
+    names = [each.name for each in others if each.name != settings.me]
+    who = ", ".join(names) or "others"
+    _print_note(f"{settings.me} is not in {settings.group} yet, and waits for {who}; Ctrl-C ends it")
 
 
 async def _lines(group: Group) -> AsyncIterator[str]:

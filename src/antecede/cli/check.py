@@ -39,12 +39,21 @@ _ONLY_CHANGING = (*_CHANGES, "total")
 class BoundOptions:
     """How much is explored."""
 
-    peers: Annotated[int, typer.Option(min=1, max=8, help="Members of the group.")] = 3
-    messages: Annotated[int, typer.Option(min=1, max=8, help="Messages that each broadcasts.")] = 1
+    peers: Annotated[
+        int | None,
+        typer.Option(min=1, max=8, show_default=False, help="Members of the group: 3, if not given."),
+    ] = None
+    messages: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=8, show_default=False, help="Messages that each broadcasts: 1, if not given."
+        ),
+    ] = None
     losses: Annotated[int, typer.Option(min=0, max=9, help="Packets that may be lost.")] = 0
     duplicates: Annotated[int, typer.Option(min=0, max=9, help="Packets that may arrive twice.")] = 0
     crashes: Annotated[
-        int, typer.Option(min=0, max=9, help="Times that a process may crash and start from what it saved.")
+        int,
+        typer.Option(min=0, max=9, help="Times that a process may crash and restart from its saved state."),
     ] = 0
     link_changes: Annotated[
         int, typer.Option(min=0, max=9, help="Links that may open or close, for protocols that allow it.")
@@ -56,7 +65,7 @@ class BoundOptions:
     ] = 0
     failures: Annotated[int, typer.Option(min=0, max=3, help="Members that may fail for good.")] = 0
     reports: Annotated[
-        int, typer.Option(min=0, max=9, help="Reports of progress, besides those at the end.")
+        int, typer.Option(min=0, max=9, help="Reports of progress, in addition to those at the end.")
     ] = 0
     total: Annotated[
         int | None,
@@ -70,7 +79,13 @@ class BoundOptions:
         Any, typer.Option(parser=_json_object, metavar="JSON", help="Overlapping groups, as in simulate.")
     ] = None
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> list[Bounds]:
+        """What is explored: as given; or three members with a message each, and two with two messages each,
+        without which an error in the order of one member's messages would not be found."""
+        is_given = self.peers or self.messages or self.layout or self.groups
+        return [self._bounds(3, 1)] if is_given else [self._bounds(3, 1), self._bounds(2, 2)]
+
+    def _bounds(self, peers: int, messages: int) -> Bounds:
         from antecede.check.bounds import Bounds
 
         if self.total is not None:
@@ -79,6 +94,7 @@ class BoundOptions:
             )
 
         fields = {name: value for name, value in asdict(self).items() if name not in _ONLY_CHANGING}
+        fields |= {"peers": self.peers or peers, "messages": self.messages or messages}
         try:
             return msgspec.convert(fields, Bounds)
         except msgspec.ValidationError as error:
@@ -99,8 +115,8 @@ class BoundOptions:
                 f"check: {option} is for groups that do not change; links lose nothing in others"
             )
         return ChangeBounds(
-            self.peers,
-            self.messages,
+            self.peers or 3,
+            self.messages or 1,
             total=self.total,
             joins=self.joins,
             leaves=self.leaves,
@@ -116,9 +132,9 @@ def check(
         str | None,
         typer.Argument(help="A protocol's name, all, or your own as module:Class or exec:COMMAND."),
     ] = None,
-    max_states: Annotated[int, typer.Option(min=1, help="Stop after so many states.")] = 10_000_000,
+    max_states: Annotated[int, typer.Option(min=1, help="Stop after this many states.")] = 10_000_000,
     reduce: Annotated[
-        bool, typer.Option("--reduce/--no-reduce", help="Leave out schedules that cannot matter.")
+        bool, typer.Option("--reduce/--no-reduce", help="Leave out equivalent schedules.")
     ] = True,
     out: Annotated[
         Path | None,
@@ -129,15 +145,24 @@ def check(
     ] = None,
     master: Annotated[
         str | None,
-        typer.Option(help="Explore on a Spark cluster (spark://…, yarn); --out has what was explored."),
+        typer.Option(
+            help="Explore on a Spark cluster (spark://…, yarn); the explored states are saved in --out."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a protocol in every schedule of a small group.
 
     Explores all orders in which members broadcast, packets arrive, messages are delivered and faults happen.
-    Passes (exit code 0) if every message is delivered exactly once, in causal order, none stays held, and
-    what is held waits for a message that happened before it. If not, prints the smallest schedule that fails.
+    Without --peers, --messages, --layout and --groups, explores two groups: 3 members that broadcast 1
+    message each, and 2 members that broadcast 2 messages each. A verdict covers what the line above it says
+    and nothing larger.
+
+    Passes (exit code 0) if every message is delivered exactly once, in causal order, none stays held, every
+    held message waits for one that happened before it, and the protocol does what it declares, such as to
+    name exactly the immediate causes (carries_immediate_dependencies). If not, prints the smallest schedule
+    that fails. depth: steps of the longest schedule; ends: states in which nothing more can happen; process
+    states: of single processes.
 
     With --joins, --leaves, --removals or --failures, members come and go (docs/membership.md).
     """
@@ -146,19 +171,14 @@ def check(
         return
     if protocol is None:
         raise InputError("name a protocol, all, or a schedule with --replay")
-    explorations: Iterator[Iterator[CheckReport | ChangingCheckReport]]
-    if bounded.has_changes:
-        if master is not None:
-            raise InputError("check: --master is for groups that do not change")
-        explorations = _explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out)
+    if not bounded.has_changes:
+        # A cluster's folder holds one exploration.
+        groups = bounded.bounds()[: None if master is None else 1]
+        reports = _run(_explore(protocol, groups, max_states, reduce, out, master))
+    elif master is not None:
+        raise InputError("check: --master is for groups that do not change")
     else:
-        explorations = _explore(protocol, bounded.bounds(), max_states, reduce, out, master)
-    reports: list[CheckReport | ChangingCheckReport] = []
-    with show.progress() as progress:
-        for exploration in explorations:
-            for report in exploration:
-                progress(f"checking {report.protocol}: depth {report.depth}", report.states, 0)
-            reports.append(report)
+        reports = _run(_explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out))
     passed = all(report.passed for report in reports)
     if as_json:
         show.json({"passed": passed, "protocols": reports})
@@ -168,15 +188,42 @@ def check(
         raise typer.Exit(1)
 
 
+def _run(
+    explorations: Iterator[Iterator[CheckReport | ChangingCheckReport]],
+) -> list[CheckReport | ChangingCheckReport]:
+    reports: list[CheckReport | ChangingCheckReport] = []
+    with show.progress() as progress:
+        for exploration in explorations:
+            for report in exploration:
+                progress(f"checking {report.protocol}: depth {report.depth}", report.states, 0)
+            reports.append(report)
+    return reports
+
+
 def _explore(
-    protocol: str, bounds: Bounds, max_states: int, reduce: bool, out: Path | None, master: str | None
+    protocol: str,
+    groups: Sequence[Bounds],
+    max_states: int,
+    reduce: bool,
+    out: Path | None,
+    master: str | None,
 ) -> Iterator[Iterator[CheckReport]]:
     from antecede.check.run import check as run_check
     from antecede.protocols.catalog import PROTOCOLS, find_protocol
 
     kinds = {name: find_protocol(name) for name in (PROTOCOLS if protocol == "all" else [protocol])}
-    for name, kind in kinds.items():
-        yield run_check(kind, name, bounds, max_states, reduce, reduce, out, master)
+    failed = set()
+
+    def explore(name: str, bounds: Bounds) -> Iterator[CheckReport]:
+        for report in run_check(kinds[name], name, bounds, max_states, reduce, reduce, out, master):
+            yield report
+            if not report.passed:
+                failed.add(name)
+
+    for bounds in groups:
+        for name in kinds:
+            if name not in failed:
+                yield explore(name, bounds)
 
 
 def _explore_changing(
@@ -190,6 +237,22 @@ def _explore_changing(
 
 
 def _print(reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
+    for bounds in dict.fromkeys(report.bounds.in_words() for report in reports):
+        _print_verdicts(bounds, [report for report in reports if report.bounds.in_words() == bounds])
+    used: dict[str, list[str]] = {}
+    for report in reports:
+        if names := ", ".join(getattr(report, "reductions", ())):
+            used.setdefault(names, []).append(report.protocol)
+    several = len({report.protocol for report in reports}) > 1
+    for names, protocols in used.items():
+        where = f" of {', '.join(dict.fromkeys(protocols))}" if several else ""
+        show.line(f"Equivalent schedules{where} were left out ({names}); --no-reduce explores them too.")
+    for report in reports:
+        if not report.passed:
+            _print_failure(report)
+
+
+def _print_verdicts(bounds: str, reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
     header = ["protocol", "verdict", "states", "transitions", "depth", "ends", "process states", "CPU s"]
     rows = [
         [
@@ -204,17 +267,8 @@ def _print(reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
         ]
         for report in reports
     ]
+    show.line(show.styled(bounds, "bold"))
     show.table(None, header, rows, left=2)
-    used: dict[str, list[str]] = {}
-    for report in reports:
-        if names := ", ".join(getattr(report, "reductions", ())):
-            used.setdefault(names, []).append(report.protocol)
-    for names, protocols in used.items():
-        where = f" of {', '.join(protocols)}" if len(reports) > 1 else ""
-        show.line(f"Equivalent schedules{where} were left out ({names}); --no-reduce explores them too.")
-    for report in reports:
-        if not report.passed:
-            _print_failure(report)
 
 
 def _verdict(report: CheckReport | ChangingCheckReport) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from antecede.audit.run import AuditResult
     from antecede.live.trial.churn import ChurnPlan, ChurnResult
     from antecede.live.trial.cluster import ClusterResult, TrialPlan
+    from antecede.live.trial.ring import RingPlan, RingResult
 
 _SHOWN_FAULTS = 20
 
@@ -47,30 +48,46 @@ class ClusterOptions:
         typer.Option(
             min=0.01,
             metavar="RATE",
-            help="Members join, leave, are killed, removed, stopped and cut off: so many steps a second, "
-            "at most.",
+            help="Members join, leave, are killed, removed, stopped and cut off, at most this many "
+            "times a second.",
         ),
     ] = None
     cut_every: Annotated[str | None, typer.Option(help="Mean time between failures of a connection.")] = None
-    super_peers: Annotated[int | None, typer.Option(min=0, help="For freescale: number of super peers.")] = (
-        None
-    )
+    super_peers: Annotated[
+        int | None,
+        typer.Option(min=0, help="For freescale: super peers; for hcg and basic: gateways."),
+    ] = None
     internal: Annotated[
         int | None, typer.Option(min=0, help="For freescale: peers behind each super peer, over WebSocket.")
     ] = None
+    levels: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=8,
+            help="For freescale: levels of super peers, with --internal behind each of the level above.",
+        ),
+    ] = 1
     sync: Annotated[
         bool, typer.Option("--sync/--no-sync", help="Wait for the disk, or for the operating system only.")
     ] = True
-    seed: Annotated[int, typer.Option(help="Random seed of delays, losses, kills and cuts.")] = 0
+    seed: Annotated[int, typer.Option(help="Random seed of delays, losses, kills, cuts and --churn.")] = 0
 
     def churn_plan(self, rate: float) -> ChurnPlan:
         """Validate the options as a plan with members that come and go."""
-        from antecede.live.changing.protocols import live_kind
+        from antecede.live.changing.protocols import WITH_PHONES, live_kind
         from antecede.live.trial.churn import MIN_SIZE, ChurnPlan
-        from antecede.membership.freescale import ChangingFreescale
 
+        live_kind(self.protocol)
         others = {"--kill-every": self.kill_every, "--cut-every": self.cut_every, "--loss": self.loss}
-        others |= {"--super-peers": self.super_peers, "--internal": self.internal}
+        others |= {"--internal": self.internal}
+        members = self.size
+        if self.protocol in WITH_PHONES:
+            half = max(MIN_SIZE, self.size // 2)
+            members = min(half if self.super_peers is None else self.super_peers, self.size)
+        else:
+            others["--super-peers"] = self.super_peers
+        others["--levels"] = self.levels > 1
         for name, value in others.items():
             if value:
                 raise typer.BadParameter(
@@ -78,14 +95,13 @@ class ClusterOptions:
                 )
         if parse_range(self.delay) != (0, 0):
             raise typer.BadParameter("--churn is without --delay")
-        if issubclass(live_kind(self.protocol), ChangingFreescale):
-            raise typer.BadParameter("--churn is without phones, and freescale is for them; mbcp is the same")
-        if self.size < MIN_SIZE:
+        if members < MIN_SIZE:
             raise typer.BadParameter(
                 f"--churn needs at least {MIN_SIZE} members: the others must be a quorum"
             )
         return ChurnPlan(
-            size=self.size,
+            size=members,
+            phones=self.size - members,
             rate=rate,
             protocol=self.protocol,
             seconds=parse_duration(self.seconds) / SECOND,
@@ -95,14 +111,45 @@ class ClusterOptions:
             seed=self.seed,
         )
 
+    def ring_plan(self) -> RingPlan:
+        """Validate the options as a plan of overlapping groups."""
+        from antecede.live.trial.ring import RingPlan
+
+        others = {"--loss": self.loss, "--super-peers": self.super_peers, "--internal": self.internal}
+        others["--levels"] = self.levels > 1
+        low, high = parse_range(self.delay)
+        for name, value in others.items():
+            if value:
+                raise typer.BadParameter(f"{name} is for one group, and {self.protocol} is for several")
+        return RingPlan(
+            size=self.size,
+            messages=self.messages,
+            seconds=parse_duration(self.seconds) / SECOND,
+            payload=self.payload,
+            kill_every=parse_duration(self.kill_every) / SECOND if self.kill_every else None,
+            cut_every=self.cut_every,
+            delay=f"{low}ns-{high}ns",
+            churn=self.churn,
+            sync=self.sync,
+            seed=self.seed,
+        )
+
     def plan(self) -> TrialPlan:
         """Validate the options as a plan."""
+        from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
         from antecede.live.trial.cluster import TrialPlan
 
         super_peers, internal = self.super_peers, self.internal
-        if self.protocol == "freescale":
+        if self.levels > 1 and self.protocol != "freescale":
+            raise typer.BadParameter(f"--levels is for freescale, not for {self.protocol}")
+        if self.levels > 1:
+            super_peers = max(1, self.size // 8) if super_peers is None else super_peers
+            internal = 2 if internal is None else internal
+        elif self.protocol == "freescale":
             super_peers = max(1, self.size // 6) if super_peers is None else super_peers
             internal = max(0, min(3, self.size // max(super_peers, 1) - 1)) if internal is None else internal
+        elif self.protocol in WITH_SUBGROUPS and not internal:
+            super_peers = max(1, min(3, self.size // 2)) if super_peers is None else super_peers
         elif super_peers or internal:
             raise typer.BadParameter(
                 f"--super-peers and --internal are for freescale, not for {self.protocol}"
@@ -120,6 +167,7 @@ class ClusterOptions:
             cut_every=self.cut_every,
             super_peers=super_peers or 0,
             internal=internal or 0,
+            levels=self.levels,
             sync=self.sync,
             seed=self.seed,
         )
@@ -136,16 +184,27 @@ def cluster(
 ) -> None:
     """Run N real processes under faults and check that no message is lost.
 
+    Example: antecede cluster 8 --churn 8 --seconds 60s --messages 2000 --seed 7
+
     Exit code 0 only if every accepted message was delivered at every member, once and after its causes.
-    With --churn the group changes meanwhile; a run that fails leaves its folder.
+    With --churn, members come and go by a schedule derived from --seed. It includes kills and cuts, so it
+    cannot be combined with --delay, --loss, --kill-every and --cut-every. A failed run keeps its folder.
+    With freescale, hcg and basic, half of the processes (at least 5, or --super-peers) are members, with
+    phones or local processes behind them. These write no trace; applications' logs are checked instead.
+
+    With --protocol multigroup, the groups form a ring, and each process is in two of them. There, --churn can
+    be combined with the other faults, and writes no trace either.
     """
     require("antecede.trace.writer", "sim")
     from antecede.audit.run import audit_path
     from antecede.live.trial import cluster as trial
+    from antecede.protocols.multigroup import Multigroup
 
     check_engine(engine)
     if trace is not None and trace.exists() and any(trace.iterdir()):
         raise InputError(f"{trace} is not empty; give a new folder for the trace")
+    if options.protocol == Multigroup.name:
+        _ring(options.ring_plan(), trace, console, engine, as_json)
     if options.churn is not None:
         _churn(options.churn_plan(options.churn), trace, console, engine, as_json)
     plan = options.plan()
@@ -160,16 +219,29 @@ def cluster(
 
         target = trace or work / "trace"
         outcome = asyncio.run(trial.run(plan, work / "members", target, progress))
-        audited = audit_path(str(target), engine, 10, None, update)
-    clean = audited.verdict.clean
-    ok = clean and not outcome.faults
+        audited = None if outcome.faults else audit_path(str(target), engine, 10, None, update)
+        ok = audited is not None and audited.verdict.clean
+        left = None if ok else _leave(work, plan.seed)
     if as_json:
-        audit = {"clean": clean, "engine": audited.engine}
-        show.json({**trial.summary(outcome), "ok": ok, "audit": audit})
+        audit = {"clean": audited.verdict.clean, "engine": audited.engine} if audited else None
+        kept = {"folder": str(left)} if left else {}
+        show.json({**trial.summary(outcome), "ok": ok, "seed": plan.seed, "audit": audit, **kept})
     else:
         _print_members(plan, outcome)
-        _print_audit(audited)
+        if audited is not None:
+            _print_audit(audited)
+        if left:
+            show.line(f"everything of this run is in {left}")
     raise typer.Exit(0 if ok else 1)
+
+
+def _leave(work: Path, seed: int) -> Path:
+    """Move what a run that failed has written to where it stays."""
+    left = Path(tempfile.mkdtemp(prefix=f"antecede-cluster-{seed}-"))
+    for each in work.iterdir():
+        if each.is_dir():
+            each.rename(left / each.name)
+    return left
 
 
 def _console(is_wanted: bool, folder: Path, stores: str) -> AbstractContextManager[None]:
@@ -182,14 +254,22 @@ def _console(is_wanted: bool, folder: Path, stores: str) -> AbstractContextManag
 def _churn(plan: ChurnPlan, trace: Path | None, console: bool, engine: str, as_json: bool) -> NoReturn:
     """A group that changes, judged by what its applications have, and by its trace."""
     from antecede.audit.run import audit_path
+    from antecede.live.changing.protocols import WITH_PHONES
     from antecede.live.trial import churn as trial
+    from antecede.live.trial.churn_phones import PhoneChurnTrial
 
+    has_trace = plan.protocol not in WITH_PHONES
+    if trace is not None and not has_trace:
+        raise InputError(f"--trace: {plan.protocol} leaves none with --churn")
     work = Path(tempfile.mkdtemp(prefix=f"antecede-churn-{plan.seed}-"))
-    target = trace or work / "trace"
+    target = (trace or work / "trace") if has_trace else None
+    kind = PhoneChurnTrial if plan.phones else trial.ChurnTrial
+    audited = None
     with _console(console, work, "*/store"), show.progress() as update:
-        outcome = asyncio.run(trial.run(plan, work, target, update))
-        audited = None if outcome.faults else audit_path(str(target), engine, 10, None, update)
-    ok = audited is not None and audited.verdict.clean
+        outcome = asyncio.run(trial.run(plan, work, target, update, kind))
+        if target is not None and not outcome.faults:
+            audited = audit_path(str(target), engine, 10, None, update)
+    ok = not outcome.faults and (audited is None or audited.verdict.clean)
     if ok:
         shutil.rmtree(work)
     if as_json:
@@ -214,11 +294,73 @@ def _churn(plan: ChurnPlan, trace: Path | None, console: bool, engine: str, as_j
     raise typer.Exit(0 if ok else 1)
 
 
+def _ring(plan: RingPlan, trace: Path | None, console: bool, engine: str, as_json: bool) -> NoReturn:
+    """Groups that overlap, judged by what the applications have, and by a trace if members do not change."""
+    from antecede.audit.run import audit_path
+    from antecede.live.trial import ring as trial
+
+    if trace is not None and plan.churn:
+        raise InputError("--trace: multigroup leaves none with --churn")
+    work = Path(tempfile.mkdtemp(prefix=f"antecede-ring-{plan.seed}-"))
+    with _console(console, work, "*-store"), show.progress() as update:
+
+        def progress(done: int, due: int, kills: int) -> None:
+            update(f"deliveries: {kills} killed", done, due)
+
+        outcome, record = asyncio.run(trial.run(plan, work, progress))
+        audited = None
+        if record is not None:
+            target = trace or work / "trace"
+            trial.write_trace(record, target)
+            audited = audit_path(str(target), engine, 10, None, update)
+    ok = not outcome.faults and (audited is None or audited.verdict.clean)
+    if ok:
+        shutil.rmtree(work)
+    if as_json:
+        audit = {"clean": audited.verdict.clean, "engine": audited.engine} if audited else None
+        kept = {} if ok else {"folder": str(work)}
+        show.json({**trial.summary(outcome), "ok": ok, "seed": plan.seed, "audit": audit, **kept})
+    else:
+        _print_ring(plan, outcome)
+        if audited is not None:
+            _print_audit(audited)
+        if not ok:
+            show.line(f"everything of this run is in {work}")
+    raise typer.Exit(0 if ok else 1)
+
+
+def _print_ring(plan: RingPlan, outcome: RingResult) -> None:
+    rows = [
+        [
+            member.name,
+            ", ".join(member.groups),
+            f"{member.accepted:,}",
+            f"{member.delivered:,}",
+            f"{member.redelivered:,}",
+            f"{member.kills:,}",
+        ]
+        for member in outcome.members
+    ]
+    title = f"{plan.size} processes, {len(plan.members())} groups, multigroup, {outcome.seconds:.0f} s"
+    show.table(title, ["process", "groups", "accepted", "delivered", "redelivered", "killed"], rows, left=2)
+    if outcome.steps:
+        show.line("changes: " + ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.steps.items())))
+    for fault in outcome.faults[:_SHOWN_FAULTS]:
+        show.line(show.styled("fault", "red"), f": {fault}")
+    if not outcome.faults:
+        show.line(
+            show.styled("complete", "green"),
+            f": every accepted message is at every member of its group, {outcome.kills} kills, "
+            f"stores of {outcome.store_bytes / 1e6:.1f} MB",
+        )
+
+
 def _print_churn(plan: ChurnPlan, outcome: ChurnResult) -> None:
     verdict = outcome.verdict
     rows = [[kind, f"{count:,}"] for kind, count in sorted(outcome.steps.items())]
+    behind = f" and {plan.phones} behind them" if plan.phones else ""
     title = (
-        f"{plan.size} processes, {plan.protocol}, seed {plan.seed}, {outcome.seconds:.0f} s, "
+        f"{plan.size} processes{behind}, {plan.protocol}, seed {plan.seed}, {outcome.seconds:.0f} s, "
         f"{outcome.changes:,} changes"
     )
     show.table(title, ["step", "times"], rows)

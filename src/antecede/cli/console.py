@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from antecede.console.sources import MemberSource
 
 ConsoleFlag = Annotated[
-    bool, typer.Option("--console", help="Serve a page to this machine that shows what happens in the group.")
+    bool, typer.Option("--console", help="Serve a page to this machine that shows the state of the group.")
 ]
 
 
@@ -45,32 +46,42 @@ def console(
         int, typer.Option(min=0, max=65_535, help="The port on this machine; by default any that is free.")
     ] = 0,
 ) -> None:
-    """Watch a live group in the browser: who is there, what is held and for which cause, what changes.
+    """Watch a live group in the browser: its members, held messages and their missing causes, changes.
 
     Example: antecede console ana.toml bo.toml; antecede console --connect 127.0.0.1:9100 --token token
 
     One member is enough to see the group as that one sees it; with all of them the page knows who has what.
     The page is served to this machine alone until Ctrl-C, behind a token in the address that is printed. It
-    shows the names of members and messages, and no bodies. antecede node and antecede cluster have --console
-    too; a run of the simulator is looked at with antecede explore. docs/console.md has pictures.
+    shows the names of members and messages, and no bodies. antecede node, cluster and simulate have
+    --console too. docs/console.md has pictures.
     """
     sources = [*map(_of_config, config or []), *_connected(connect or [], token)]
     if not sources:
         raise typer.BadParameter("name the CONFIG file of a member, or --connect HOST:PORT")
     with contextlib.suppress(KeyboardInterrupt), serving(lambda: sources, port):
-        threading.Event().wait()  # until Ctrl-C
+        wait_for_interrupt()
 
 
 @contextmanager
 def serving(
-    find_sources: Callable[[], list[MemberSource]], port: int = 0, hides_silent: bool = False
+    find_sources: Callable[[], list[MemberSource]],
+    port: int = 0,
+    hides_silent: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[None]:
     """Serve the console, and print where it is."""
     from antecede.console.server import console as serve
 
-    with serve(find_sources, port, hides_silent) as address:
+    with serve(find_sources, port, hides_silent, clock) as address:
         show.err.print(f"Open {address}", markup=False, soft_wrap=True)
         yield
+
+
+def wait_for_interrupt() -> NoReturn:
+    """Wait for Ctrl-C, and look for it: a signal that another thread gets does not wake this one."""
+    never = threading.Event()
+    while True:
+        never.wait(1.0)
 
 
 def _of_config(config: Path) -> MemberSource:

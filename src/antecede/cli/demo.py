@@ -13,6 +13,7 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Json, ResultFolder
 from antecede.errors import require
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.demo.plan import DemoPlan
@@ -27,8 +28,8 @@ Found = TypeVar("Found")
 def demo(out: ResultFolder = Path("antecede-demo"), as_json: Json = False) -> None:
     """A guided run: simulate, audit, order a stream, find a planted fault, kill live processes.
 
-    A minute or two on an embedded Spark. It ends with a page that shows all of it. A repeated demo keeps its
-    simulations and does the rest again. Exit code 1 if a verdict is not as it must be.
+    Takes a minute or two on an embedded Spark, and ends with a page that shows everything. A repeated demo
+    reuses its simulations. Exit code 1 if any verdict is not the expected one.
     """
     require("antecede.spark", "spark")
     from antecede.demo.plan import PLAN
@@ -103,8 +104,8 @@ def _tell_systems(found: SystemRuns) -> None:
 def _tell_stream(found: OrderedStream) -> None:
     _title("2. A shuffled stream, put in causal order", found.seconds, found.wrong)
     show.line(
-        f"{found.rows:,} rows in {found.files} micro-batches, {found.early:,} of them before a cause; "
-        f"{found.held:,} were held. {found.ordered:,} came out, each once and after its causes."
+        f"{found.rows:,} rows in {found.files} micro-batches; {found.early:,} arrived before a cause, and "
+        f"{found.held:,} were held. {found.ordered:,} were emitted, each once and after its causes."
     )
     show.line()
 
@@ -113,11 +114,11 @@ def _tell_planted(found: FoundFault) -> None:
     fault = found.planted
     _title("3. A planted fault, found by the audit", found.seconds, found.wrong)
     show.line(
-        f"Planted among {found.deliveries:,} deliveries: {fault.process} delivers {fault.effect} before its "
+        f"Planted in {found.deliveries:,} deliveries: {fault.process} delivers {fault.effect} before its "
         f"cause {fault.cause}."
     )
-    sentence = found.finding.text if found.finding else "nothing"
-    show.line(f"Found, violations: {found.violations:,}. {sentence}")
+    sentence = f" {found.finding.text}" if found.finding else ""
+    show.line(f"The audit found {count_of(found.violations, 'violation')}.{sentence}")
     show.line()
 
 
@@ -128,7 +129,8 @@ def _tell_live(found: LiveRun) -> None:
     delivered = sum(member.delivered for member in outcome.members)
     show.line(
         f"{outcome.kills} kills; {accepted:,} messages accepted, {delivered:,} deliveries at "
-        f"{len(outcome.members)} members. {found.wrong or 'Nothing is lost or repeated; the trace is clean'}."
+        f"{len(outcome.members)} members. "
+        f"{found.wrong or 'Nothing was lost or repeated; the trace is clean'}."
     )
     show.line()
 
@@ -141,4 +143,4 @@ def _tell_next(page: Path, seconds: float) -> None:
         show.line(f"{step.user}: {step.read}")
         show.note(f"  {step.commands[0]}")
     show.line()
-    show.line(f"{seconds:.0f} s. Everything drawn: {page}")
+    show.line(f"Done in {seconds:.0f} s. Open the page with all results: {page}")

@@ -13,7 +13,7 @@ from importlib import metadata
 from antecede import __version__
 from antecede.cli import show
 from antecede.cli.options import Json
-from antecede.errors import AntecedeError
+from antecede.errors import AntecedeError, install_extra
 
 _EXTRAS = {
     "sim": ("numba", "numpy", "pyarrow"),
@@ -24,7 +24,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def doctor(as_json: Json = False) -> None:
-    """Show what this installation can use: extras, Java, a browser, and their versions."""
+    """Show which extras, Java and browser this installation can use, and their versions."""
     components = find_components()
     if as_json:
         show.json([{"what": each.name, "found": each.found, "detail": each.detail} for each in components])
@@ -67,7 +67,7 @@ def _extra(name: str, packages: tuple[str, ...]) -> Component:
     versions = {package: _version(package) for package in packages}
     missing = [package for package, version in versions.items() if version is None]
     if missing:
-        return Component(f"[{name}]", False, f"missing {', '.join(missing)}: pip install 'antecede[{name}]'")
+        return Component(f"[{name}]", False, f"missing {', '.join(missing)}; {install_extra(name)}")
     return Component(f"[{name}]", True, ", ".join(f"{p} {v}" for p, v in versions.items()))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def explain(
     trace: Annotated[str, typer.Argument(help="A small trace: a folder or a file, compressed or not.")],
     message: Annotated[
-        str, typer.Option(help="The message: its id in the log, or ORIGIN:SEQ where it has none.")
+        str, typer.Option(help="The message: its id in the log, or ORIGIN:SEQ if it has none.")
     ],
     columns: Columns = None,
     run_per_file: RunPerFile = False,
@@ -28,7 +28,7 @@ def explain(
     max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
-    """Show one message's causes, and where it was held, how long and for which cause."""
+    """Show one message's causes, and where, how long and for which cause it was held."""
     require("antecede.trace", "sim")
     from antecede.trace.bad_rows import BadRows
     from antecede.trace.explain import explain_message
@@ -60,7 +60,9 @@ def _print_explanation(explanation: Explanation) -> None:
             [each.process, "never" if each.index is None else f"event {each.index:,}", each.held_for or ""]
             for each in explanation.deliveries
         ]
-        show.table(None, ["process", "delivered as its", "held for"], rows, left=3)
+        columns = 3 if any(each.held_for for each in explanation.deliveries) else 2
+        header = ["process", "delivered as", "held for the cause"]
+        show.table(None, header[:columns], [row[:columns] for row in rows], left=3)
         return
     show.line(f"{explanation.message}, sent at {format_duration(sent)}, depends immediately on {causes}")
     rows = [
@@ -72,4 +74,4 @@ def _print_explanation(explanation: Explanation) -> None:
         ]
         for delivery in explanation.deliveries
     ]
-    show.table(None, ["process", "delivered after", "held", "for"], rows)
+    show.table(None, ["process", "delivered after", "held", "for the cause"], rows)

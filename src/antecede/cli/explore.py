@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 def explore(
     trace: Annotated[
         str,
-        typer.Argument(
-            help="A trace as for audit, up to tens of millions of rows; or what --out has written."
-        ),
+        typer.Argument(help="A trace as for audit, up to tens of millions of rows; or the output of --out."),
     ],
     out: Annotated[
         Path | None,
@@ -47,7 +45,7 @@ def explore(
     max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
-    """Look at a run in the browser: lanes, arrows, violations, the causal past and future of any message.
+    """Explore a run in the browser: lanes, arrows, violations, the causal past and future of any message.
 
     The page is served to this machine alone until Ctrl-C, or written with --out; it loads nothing from
     elsewhere. docs/explore.md has pictures.
@@ -92,13 +90,15 @@ def _readable(
 
 def _print_written(written: Written, out: Path | None, bad: BadRows, as_json: bool) -> None:
     if as_json:
-        show.json({"out": str(out), **written._asdict(), "bad_rows": bad.rows, "bad": bad.kinds})
+        read = {"bad_rows": bad.rows, "bad": bad.kinds, "notes": bad.notes}
+        show.json({"out": str(out), **written._asdict(), **read})
         return
     show.bad_rows(bad.kinds)
+    show.notes(bad.notes)
     show.line(
         f"{count_of(written.messages, 'message')}, {written.deliveries:,} "
         f"deliver{'y' if written.deliveries == 1 else 'ies'} at {count_of(written.lanes, 'process')}: "
-        + (written.note or (count_of(written.faults, "fault") if written.faults else "no violation"))
+        + (written.note or (count_of(written.faults, "violation") if written.faults else "no violation"))
     )
     if out is not None:
         show.line(f"Explorer: {out}")

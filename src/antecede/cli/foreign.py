@@ -50,7 +50,7 @@ def import_log(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            "--map", metavar="OURS=THEIRS,…", help="For dependencies: what the table calls our columns."
+            "--map", metavar="OURS=THEIRS,…", help="For dependencies: the table's names of our columns."
         ),
     ] = None,
     strict: Strict = False,
@@ -58,8 +58,8 @@ def import_log(
 ) -> None:
     """Convert another program's log to a table of dependencies, for antecede graph.
 
-    Such a table has no deliveries. To audit a table of events, use antecede audit --map; logs that antecede
-    sources lists are audited as they are.
+    The table has no deliveries. To audit a table of events, use antecede audit --map; the formats that
+    antecede sources lists need no import.
     """
     require("antecede.trace", "sim")
     from antecede.trace.foreign.import_formats import FORMATS, import_path
@@ -122,9 +122,9 @@ def export_log(
     max_bytes: MaxBytes = None,
     as_json: Json = False,
 ) -> None:
-    """Write a run as a log that ShiViz or Perfetto draws; antecede import shiviz reads the former back.
+    """Write a run as a log for ShiViz or Perfetto; antecede import shiviz reads the former back.
 
-    For more than ShiViz draws, see antecede explore.
+    For larger runs, use antecede explore.
     """
     require("antecede.trace", "sim")
     from antecede.graph.perfetto import PerfettoExport, export_perfetto

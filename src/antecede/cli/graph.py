@@ -43,7 +43,7 @@ def graph(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Show the immediate-dependency graph: its edges, how deep and wide it is.
+    """Show the immediate-dependency graph: its edges, depth and width.
 
     docs/graph.md explains the figures.
     """

@@ -87,14 +87,14 @@ class KeyChanges:
     """What is done instead of adding members."""
 
     secret: Annotated[
-        bool, typer.Option("--secret", help="Instead, write one shared secret to the file FOLDER.")
+        bool, typer.Option("--secret", help="Write one shared secret to the file FOLDER instead.")
     ] = False
     renew: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Issue this member's certificates and token anew. If its name was revoked, it gets new keys "
-            "too, and what it had stays revoked. May be repeated.",
+            help="Reissue this member's certificates and token. If its name was revoked, it gets "
+            "new keys too, and its old ones stay revoked. May be repeated.",
         ),
     ] = None
     revoke: Annotated[
@@ -108,13 +108,14 @@ class KeyChanges:
 
 
 def keys(options: KeyOptions, changes: KeyChanges) -> None:
-    """Create keys for a group: encrypted links between authenticated members.
+    """Create keys for a group, for encrypted links between authenticated members.
 
     Example: antecede keys keys ana bo --super sue --phone phone; ana then sets keys = "keys/ana".
 
     Give each member only its own folder, and keep authority.key yourself.
 
-    A repeated call adds members and leaves what exists unchanged; --renew issues anew, --revoke withdraws.
+    A repeated call adds members and leaves existing files unchanged; --renew issues new certificates,
+    --revoke revokes them.
     """
     security = require("antecede.live.security.keys", "live")
     target = options.folder

@@ -37,7 +37,7 @@ class MemberOptions:
         list[str] | None,
         typer.Option(
             help="A first member of a group whose members come and go, as bo@host:7000. "
-            "Repeat for all of them, this one too."
+            "Repeat for all of them, including this one."
         ),
     ] = None
     contact: Annotated[
@@ -54,10 +54,16 @@ class MemberOptions:
     listen: Annotated[
         str | None, typer.Option(help="host:port to accept members on; :port for this machine only.")
     ] = None
-    web: Annotated[str | None, typer.Option(help="The same for WebSockets, at a super peer.")] = None
+    advertise: Annotated[
+        str | None,
+        typer.Option(help="host:port at which other members reach this one, if it differs from --listen."),
+    ] = None
+    web: Annotated[str | None, typer.Option(help="host:port to accept WebSockets on, at a super peer.")] = (
+        None
+    )
     store: Annotated[
         str | None,
-        typer.Option(help="File that keeps accepted messages; without it a member cannot be restarted."),
+        typer.Option(help="Folder for accepted messages; without it a member cannot be restarted."),
     ] = None
     keys: Annotated[str | None, typer.Option(help="This member's folder of keys, from antecede keys.")] = None
     secret: Annotated[

@@ -43,8 +43,8 @@ def load(
 ) -> None:
     """Measure throughput and latency of N real processes on this machine.
 
-    Latency counts from when a message was due to be sent, so with --rate a pause counts against every
-    message that waited (no coordinated omission).
+    Latency is measured from the time at which a message was due, so with --rate a pause counts against
+    every message that waited (no coordinated omission).
     """
     from antecede.live.trial.cluster import TrialPlan
     from antecede.live.trial.load import drive

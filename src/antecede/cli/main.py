@@ -44,7 +44,7 @@ from antecede.cli.sources import sources
 from antecede.cli.store import store
 from antecede.cli.sweep import report, sweep
 from antecede.cli.verify import verify
-from antecede.errors import AntecedeError
+from antecede.errors import AntecedeError, missing_extra
 from antecede.temporary_folders import end_in_order
 from antecede.terminal import printable
 
@@ -160,7 +160,7 @@ def main() -> None:
         code = 130
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (extra := _EXTRAS.get(error.name or "")):
-            _fail(f"{error.name} is not installed; it comes with: pip install 'antecede[{extra}]'")
+            _fail(missing_extra(error.name or "", extra))
         if os.environ.get("ANTECEDE_DEBUG"):
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]

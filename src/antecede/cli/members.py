@@ -14,6 +14,7 @@ import typer
 from antecede.cli import show
 from antecede.cli.options import Json
 from antecede.errors import InputError
+from antecede.terminal import printable
 
 if TYPE_CHECKING:
     from antecede.live.settings import Settings
@@ -25,6 +26,7 @@ class MembersAction(StrEnum):
     LIST = "list"
     ADD = "add"
     REMOVE = "remove"
+    LEAVE = "leave"
 
 
 def members(
@@ -33,19 +35,22 @@ def members(
     ],
     action: Annotated[
         MembersAction,
-        typer.Argument(help="list: who is there. add: settings for a new one. remove: one that is gone."),
+        typer.Argument(
+            help="list: show all members. add: print settings for a new one. remove: remove one "
+            "that is gone. leave: let this member leave."
+        ),
     ] = MembersAction.LIST,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Whom to add or remove; a name or a label.")
+        str | None, typer.Argument(metavar="[NAME]", help="The member to add or remove: a name or a label.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the members of a group that changes, prepare a new one, or remove one.
+    """List the members of a group that changes, prepare a new one, remove one, or let this one leave.
 
     Example: antecede members ana.toml; antecede members ana.toml remove bo
 
-    It asks the running member, through a socket in its store that only its owner can open. A member that was
-    removed and is alive returns by itself; to keep it out, revoke its keys.
+    The command asks the running member, through a socket in its store that only its owner can open. A
+    removed member that is still alive returns by itself; to keep it out, revoke its keys.
     """
     from antecede.live.operations.control import ControlRequest, ask
     from antecede.live.settings import Settings
@@ -53,18 +58,41 @@ def members(
     settings = Settings.load(config)
     if settings.store is None:
         raise InputError(f"{config}: it names no store, and a member is asked through its store")
-    if (name is None) != (action is MembersAction.LIST):
-        raise typer.BadParameter("add and remove need a NAME, and list has none")
+    if (name is None) != (action in (MembersAction.LIST, MembersAction.LEAVE)):
+        raise typer.BadParameter("add and remove need a NAME; list and leave take none")
+    if action is MembersAction.LEAVE:
+        _leave(settings.store, as_json)
+        return
     request = (
         ControlRequest("remove", name or "") if action is MembersAction.REMOVE else ControlRequest("list")
     )
-    reply = asyncio.run(ask(settings.store, request))
+    # A member that runs an earlier release does not say its protocol.
+    reply = {"protocol": settings.protocol} | asyncio.run(ask(settings.store, request))
+    if not reply["members"] and not as_json:
+        raise InputError(
+            f"{reply['me']} is not in the group yet: it waits for others, and its log says for whom"
+        )
     if action is MembersAction.ADD:
         print(_settings_for(name or "", settings, reply), end="")
     elif as_json:
         show.json(reply)
     else:
         _print(reply)
+
+
+def _leave(store: str, as_json: bool) -> None:
+    from antecede.live.operations.control import ControlRequest, ask
+
+    there = asyncio.run(ask(store, ControlRequest("list")))
+    who = printable(f"{there['me']} of {there['group']}")
+    show.err.print(
+        f"{who} leaves when every member has all its messages; Ctrl-C ends only this command", markup=False
+    )
+    asyncio.run(ask(store, ControlRequest("leave"), seconds=None))
+    if as_json:
+        show.json({"group": there["group"], "left": there["me"]})
+    else:
+        show.line(f"{who} has left")
 
 
 def _print(reply: dict[str, Any]) -> None:
@@ -115,7 +143,9 @@ def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
     lines.append(f"store = {json.dumps(f'{name}-store')}")
     lines.append('# listen = "HOST:7000"    # where the others reach it, if they are to call it')
     if settings.keys is not None:
-        lines.append(f"keys = {json.dumps(f'keys/{name}')}    # antecede keys keys {name} --group …")
+        lines.append(
+            f"keys = {json.dumps(f'keys/{name}')}    # antecede keys keys {name} --group {settings.group}"
+        )
     elif settings.secret is not None:
         lines.append('secret = "secret"    # a copy of the file that all members have')
     elif settings.insecure:

@@ -37,9 +37,9 @@ def node(
     console: ConsoleFlag = False,
     log: Annotated[bool, typer.Option("--log/--no-log", help="Log link events to standard error.")] = True,
 ) -> None:
-    """Run a member of a live group and print what is delivered, its own messages included, until Ctrl-C.
+    """Run a member of a live group and print every delivered message, its own included, until Ctrl-C.
 
-    A super peer that serves phones and sends nothing itself is such a node.
+    Use it for a super peer that serves phones and sends nothing itself.
     """
     settings = member.settings(metrics=metrics)
     with logged(LogFormatter(settings.group, settings.me, as_json)) if log else nullcontext():
@@ -88,16 +88,35 @@ class LogFormatter(logging.Formatter):
 
 async def _run(settings: Settings, broadcast_input: bool, as_json: bool, console: bool) -> None:
     """Take part until SIGINT or SIGTERM."""
-    from antecede.live.joining import Joining
-
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with Joining(settings) as group:
+    if (group := await _join(settings, stopped)) is None:
+        return
+    async with group:
         _print_introduction(group)
         with _console_of(group) if console else nullcontext():
             await _take_part(group, stopped, broadcast_input, as_json)
+
+
+async def _join(settings: Settings, stopped: asyncio.Event) -> Group | None:
+    """Join the group, which may take until others are there; None if this is stopped before."""
+    from antecede.live.joining import Joining
+
+    async def join() -> Group:
+        return await Joining(settings)
+
+    joining, stopping = asyncio.create_task(join()), asyncio.create_task(stopped.wait())
+    await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not joining.done():
+        joining.cancel()
+    try:
+        return await joining
+    except asyncio.CancelledError:
+        show.err.print("stopped before it was in the group", markup=False)
+        return None
 
 
 def _console_of(group: Group) -> AbstractContextManager[None]:

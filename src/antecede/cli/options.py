@@ -1,7 +1,8 @@
 """Options that several commands share, and a way to declare a group of options once.
 
 A command may take a dataclass whose fields are options, such as `MemberOptions`; `expand_options` presents
-its fields to Typer as parameters of the command.
+its fields to Typer as parameters of the command. Options that are named in `IN_SECONDS` take `20s` or `20` in
+every command.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+
+from antecede.errors import InputError
+from antecede.units import SECOND, parse_duration
 
 Master = Annotated[
     str | None,
@@ -27,8 +32,10 @@ Columns = Annotated[
     typer.Option(
         "--map",
         metavar="OURS=THEIRS,…",
-        help="Map columns to ours: process=host; message=msg for one id instead of origin and seq; "
-        "kind.send=PUB for the values of kind. May be repeated; see docs/traces.md.",
+        help="The log's names of our columns, as in process=host: process, kind, message (one id; or origin "
+        "and seq), index, destinations (the receivers of a send; without it, every process), time, run, "
+        "group. kind.send=PUB, kind.deliver=SUB and kind.skip=TICK say what the values of kind mean. For "
+        "rows that name their parents: node, process, parents, seq. May be repeated.",
     ),
 ]
 Strict = Annotated[
@@ -39,16 +46,16 @@ MaxBytes = Annotated[
     typer.Option(
         min=1,
         show_default=False,
-        help="Read at most so many bytes of a file, counted after decompression; by default 2 GiB of what is "
-        "held in memory or downloaded, and of a compressed file 100 times its size.",
+        help="Refuse a file of more than this many bytes after decompression; by default 2 GiB if "
+        "it is held in memory or downloaded, and 100 times the size of a compressed file.",
     ),
 ]
 RunPerFile = Annotated[
     bool,
     typer.Option(
         "--run-per-file",
-        help="With --map: each file of a folder is a run of its own. By default the files of a folder are "
-        "one run, unless a column says otherwise.",
+        help="With --map: treat each file of a folder as a run. By default all files of a folder "
+        "are one run, unless there is a column run.",
     ),
 ]
 Seed = Annotated[
@@ -68,6 +75,31 @@ def folder(text: str | Path) -> Path:
 ResultFolder = Annotated[
     Path, typer.Option(parser=folder, metavar="FOLDER", help="Folder for runs, tables and the report.")
 ]
+
+
+IN_SECONDS = {"seconds", "warmup"}
+"""Options that are durations, and in seconds if they are given without a unit."""
+
+
+def parse_seconds(value: object) -> float:
+    """Seconds in "20s", "1.5m" or "20".
+
+    >>> parse_seconds("20s"), parse_seconds("1.5m"), parse_seconds("20"), parse_seconds(2.0)
+    (20.0, 90.0, 20.0, 2.0)
+    """
+    try:
+        return float(str(value))
+    except ValueError:
+        pass
+    try:
+        return parse_duration(str(value)) / SECOND
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _parse_seconds_as_text(value: object) -> str:
+    """The same for an option whose command parses the duration."""
+    return f"{parse_seconds(value):f}s"
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -102,7 +134,16 @@ def _field_parameters(group: Any) -> list[inspect.Parameter]:
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=hints[field.name],
+            annotation=_in_seconds(hints[field.name]) if field.name in IN_SECONDS else hints[field.name],
         )
         for field in fields(group)
     ]
+
+
+def _in_seconds(hint: Any) -> Any:
+    """An option of this type that takes a duration."""
+    kind, option = get_args(hint)
+    option = copy(option)
+    option.parser = parse_seconds if kind is float else _parse_seconds_as_text
+    option.metavar = "DURATION"
+    return Annotated[kind, option]

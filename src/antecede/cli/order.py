@@ -28,7 +28,10 @@ _Events = Annotated[
     ),
 ]
 _Out = Annotated[
-    Path, typer.Option(parser=folder, metavar="OUT", help="Write Parquet into this folder, a new one.")
+    Path,
+    typer.Option(
+        parser=folder, metavar="OUT", help="Write Parquet into this folder, which must be new or empty."
+    ),
 ]
 _Checkpoint = Annotated[
     Path | None,
@@ -47,7 +50,11 @@ class CausalOrderOptions:
     group: Annotated[str | None, typer.Option(help="The column that separates independent groups.")] = None
     id_: Annotated[str | None, typer.Option("--id", help="The column with a row's id.")] = None
     deps: Annotated[
-        str | None, typer.Option(help="The column with the ids of its causes: an array, or one id.")
+        str | None,
+        typer.Option(
+            help="The column with the ids of its causes: an array or one id; for a text with several, "
+            "--split names the separator."
+        ),
     ] = None
     origin: Annotated[
         str | None, typer.Option(help="The column with a row's origin; with --seq, or with --clock.")
@@ -63,18 +70,22 @@ class CausalOrderOptions:
     on_missing: Annotated[
         str,
         typer.Option(
-            metavar="RULE", help="What to do with rows whose cause is missing: hold, release or quarantine."
+            metavar="RULE", help="The rule for rows with a missing cause: hold, release or quarantine."
         ),
     ] = "hold"
     timeout: Annotated[
         str,
-        typer.Option(help="How long a row of a stream waits until its cause is missing: 30s, 10m."),
+        typer.Option(help="How long a row in a stream waits for a missing cause: 30s, 10m."),
     ] = "10m"
     horizon: Annotated[
-        str, typer.Option(help="How long a stream remembers text ids after it has emitted their rows.")
+        str, typer.Option(help="How long a stream remembers text ids after emitting their rows.")
     ] = "24h"
     split: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The text between two ids, where --deps is one text.")
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="The separator of ids, if --deps is a text with several: --split ' ' for 'b a'.",
+        ),
     ] = None
     strict: Annotated[
         bool,
@@ -86,36 +97,39 @@ class CausalOrderOptions:
         str | None,
         typer.Option(
             metavar="DDL",
-            help="Types of columns of CSV and JSON, as in 'n int, at timestamp'; all else in CSV is text.",
+            help="Types of CSV and JSON columns, as in 'n int, at timestamp'; other CSV columns are text.",
         ),
     ] = None
     encoding: Annotated[
         str | None,
-        typer.Option(help="The encoding of CSV, such as latin-1; by default UTF-8, or as its mark says."),
+        typer.Option(
+            help="The encoding of CSV, such as latin-1; by default UTF-8, or that of a byte-order mark."
+        ),
     ] = None
-    separator: Annotated[str, typer.Option(help="The character between two fields of CSV.")] = ","
+    separator: Annotated[str, typer.Option(help="The separator of CSV fields.")] = ","
     without: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TABLE",
-            help="Of Debezium's topics: a table whose topic is not there, as the transaction topic names it; "
-            "transactions are complete without its events; repeatable.",
+            help="For Debezium: a table whose topic is not in the input, as named in the "
+            "transaction topic; transactions are complete without its events. May be "
+            "repeated.",
         ),
     ] = None
     snapshot_of: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TOPIC",
-            help="Of Debezium's topics: one that begins with a snapshot, for whose last row all transactions "
-            "wait; repeatable.",
+            help="For Debezium: a topic that begins with a snapshot; transactions wait for its "
+            "last row. May be repeated.",
         ),
     ] = None
     offsets: Annotated[
         str,
         typer.Option(
             metavar="RULE",
-            help="Of a stream of Debezium's topics: consecutive, if records may come in any order; "
-            "increasing, if offsets have gaps and each partition comes in its order.",
+            help="For Debezium streams: consecutive if records may come in any order; increasing "
+            "if offsets have gaps and each partition is in order.",
         ),
     ] = "consecutive"
 
@@ -146,14 +160,14 @@ def order(
         bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
     ] = False,
     once: Annotated[
-        bool, typer.Option("--once", help="With --stream: end when the files that are there are done.")
+        bool, typer.Option("--once", help="With --stream: stop after the files that exist now.")
     ] = False,
     checkpoint: _Checkpoint = None,
     engine: AnalysisEngine = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Put rows into causal order: each after every row that it depends on, exactly once.
+    """Put rows into causal order: each exactly once, after every row it depends on.
 
     OUT/outcome=ordered has them by group and causal_index; rows that are held, quarantined, or not the first
     with their id are beside it, with reasons. Give --id and --deps, or --origin, --seq and --deps, or
@@ -233,7 +247,7 @@ def held(
 ) -> None:
     """Show the rows that a stream of antecede order holds, and what they wait for.
 
-    The result is as of the stream's last batch; the stream may be running.
+    Shows the state after the stream's last batch; the stream may be running.
     """
     require("antecede.causal_order.run", "sim")
     from antecede.causal_order.run import held_by_stream

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def protocols(as_json: Json = False) -> None:
-    """List the protocols: what a message carries, and what each requires of its links."""
+    """List the protocols: what messages carry, which links each requires, and whether groups may change."""
     from antecede.protocols.catalog import PROTOCOLS
 
     classes = list(PROTOCOLS.values())
@@ -21,16 +21,20 @@ def protocols(as_json: Json = False) -> None:
         return
     show.table(None, ["protocol", "a message carries"], [[p.name, p.summary] for p in classes], left=2)
     show.line()
-    header = ["protocol", "links", "control information", "a message waits", "membership"]
-    rows = [[p.name, _links(p), p.control, p.buffering, p.membership] for p in classes]
-    show.table(None, header, rows, left=5)
+    header = ["protocol", "links", "control information", "a message waits"]
+    rows = [[p.name, _links(p), p.control, p.buffering] for p in classes]
+    show.table(None, header, rows, left=4)
     show.line()
     from antecede.membership.catalog import CHANGES
 
-    header = ["protocol", "live groups", "a group may change"]
-    show.table(None, header, [[p.name, _live(p), CHANGES[p.name]] for p in classes], left=3)
-    note = "Every protocol requires links that lose nothing while open. See docs/protocols for each."
-    show.note(note)
+    header = ["protocol", "live, by", "in a fixed group", "where members come and go"]
+    rows = [[p.name, _live(p), p.membership, CHANGES[p.name]] for p in classes]
+    show.table(None, header, rows, left=4)
+    show.note(
+        "A live group is fixed if it has peers; members come and go if it has founders, or with connect. "
+        "In a fixed group super peers of freescale may be behind others, at any number of levels. "
+        "Every protocol requires links that lose nothing while open. See docs/protocols for each."
+    )
 
 
 def _document(protocol: type[Protocol]) -> dict[str, object]:
@@ -43,7 +47,7 @@ def _document(protocol: type[Protocol]) -> dict[str, object]:
         "control": protocol.control,
         "links": {"fifo": links.fifo, "reliable": links.reliable, "bounded": links.bounded_delays},
         "buffering": protocol.buffering,
-        "membership": protocol.membership,
+        "changes_in_fixed_group": protocol.membership,
         "changes": CHANGES[protocol.name],
         "live": _live(protocol),
         "layout": list(protocol.layout.__struct_fields__) if protocol.layout else [],
@@ -54,9 +58,7 @@ def _live(protocol: type[Protocol]) -> str:
     from antecede.live.changing.protocols import LIVE
 
     if protocol.overlapping_groups:
-        return "connect"
-    if protocol.links.bounded_delays:
-        return "no"
+        return "antecede.connect"
     return "peers, founders" if protocol.name in LIVE else "peers"
 
 

@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from antecede.papers.scoreboard_page import Reproduction
     from antecede.sweep.run import SweepResult
 
+_PAPERS = (
+    "By default all. 000: Evropeytsev, López Domínguez, Pomares Hernández, Perez Cruz: An Efficient Causal "
+    "Group Communication Protocol for Free Scale Peer-to-Peer Networks, 2016. "
+    "001: Pomares Hernández, Fanchon, Drira: The Immediate Dependency Relation: An Optimal Way to Ensure "
+    "Causal Group Communication, 2004. "
+    "002: Friedman, Manor: Causal Ordering in Deterministic Overlay Networks, 2004. "
+    "003: Kawanami, Enokido, Takizawa: Communication Protocol for Heterogeneous Group. "
+    "004: de Araujo, Arantes, Duarte Júnior, Rodrigues, Sens: A Communication-Efficient Causal Broadcast "
+    "Protocol, 2018."
+)
+
 
 def reproduce(
     papers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PAPER", help="000, 001, 002, 003, 004; by default all."),
+        typer.Argument(metavar="PAPER", help=_PAPERS),
     ] = None,
     full: Annotated[
         bool,
@@ -32,21 +43,26 @@ def reproduce(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(parser=folder, metavar="FOLDER", help="Folder for runs, tables and the report."),
+        typer.Option(
+            parser=folder,
+            metavar="FOLDER",
+            help="Folder for runs, tables and the report; by default antecede-quick (--full: antecede-full).",
+        ),
     ] = None,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the scoreboard as Markdown.")
     ] = None,
     finished: Annotated[
-        bool, typer.Option("--finished", help="Run nothing; score and draw the finished runs of the folder.")
+        bool,
+        typer.Option("--finished", help="Run nothing; only score and draw the finished runs in the folder."),
     ] = False,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
     """Repeat the papers' experiments; compare every published number with ours.
 
-    Writes a page for each paper's authors, and one that leads to them. Resumes where it stopped. Exit code 1
-    if a run failed or an audit found a violation.
+    Writes a page for each paper's authors, and an index of these pages. Resumes where it stopped. Exit code 1
+    if a run failed or an audit found a violation. Needs the extra \\[spark].
     """
     target = out or Path("antecede-full" if full else "antecede-quick")
     require("antecede.spark", "spark")

@@ -104,6 +104,7 @@ def table(
         title_justify="left",
         title_style="bold",
         header_style="dim",
+        show_header=any(header),
         box=None,
         pad_edge=False,
         padding=(0, 1, 0, 0),
@@ -127,13 +128,21 @@ def bad_rows(kinds: Sequence[BadRowKind]) -> None:
             line(f"  {example}")
 
 
+def notes(texts: Sequence[str]) -> None:
+    """Print how the rows of a file were read, where a user may expect otherwise."""
+    for text in texts:
+        line(styled("note", "yellow"), f": {text}")
+
+
 def lineage(found: Lineage) -> None:
     """Print in a line what an answer is based on; --json has all of it.
 
-    Before it, what was left out although nothing is wrong with it: bad rows have been printed already.
+    Before it, how the rows were read, and what was left out although nothing is wrong with it: bad rows have
+    been printed already.
     """
     from antecede.trace.lineage import in_brief
 
+    notes(found.notes)
     for kind in found.skipped:
         if not kind.bad:
             where = f" ({', '.join(kind.examples)})" if kind.examples else ""

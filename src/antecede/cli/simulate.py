@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +18,9 @@ from antecede.cli.options import Json, Seed, folder
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.sim.engines import Result
+    from antecede.sim.engines import Engine, Result
     from antecede.sim.scenario import Scenario
+    from antecede.sim.world import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class ScenarioOptions:
     ] = "mbcp"
     peers: Annotated[int, typer.Option(help="Members of the group.")] = 10
     seconds: Annotated[
-        float, typer.Option(help="How long members send; packets in flight then still arrive.")
+        float, typer.Option(help="How long members send, as 20s or 20; packets in flight then still arrive.")
     ] = 2.0
     seed: Seed = 1
     workload: Annotated[
@@ -49,23 +52,25 @@ class ScenarioOptions:
     ] = 0.5
     reply: Annotated[float, typer.Option(help="Share of deliveries that a member answers at once.")] = 0.0
     delay: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="20ms, 1-100ms (uniform), normal:0-50ms, wild:1us-1s, exp:20ms, lognormal:20ms,0.5, "
-            "pareto:5ms,1.5 or module:Class."
+            help="Of direct links, by default 1-100ms (uniform): 20ms, normal:0-50ms, wild:1us-1s, exp:20ms, "
+            "lognormal:20ms,0.5, pareto:5ms,1.5 or module:Class. A --network has delays of its own."
         ),
-    ] = "1-100ms"
+    ] = None
     network: Annotated[
         str | None,
         typer.Option(
-            help="By default a link between every two members; graph,file=NAME, routed, nodes, relayed or "
-            "module:Class."
+            help="What packets travel over, which decides when they arrive: by default a direct link between "
+            "every two members; or graph,file=NAME,delay=20ms (the delay of links to which the file gives "
+            "none), routed, nodes, relayed or module:Class."
         ),
     ] = None
     overlay: Annotated[
         str | None,
         typer.Option(
-            help="Who is linked to whom, for flooding and pc: hypercube, ring, line, star, random,degree=4, "
+            help="Which members send to each other, over the network, in flooding and pc: hypercube, ring, "
+            "line, star, random,degree=4, "
             "graph,file=NAME or module:Class."
         ),
     ] = None
@@ -73,7 +78,7 @@ class ScenarioOptions:
         list[str] | None,
         typer.Option(help="Measure more: costs, queues, immediate, ... or module:Class. May be repeated."),
     ] = None
-    warmup: Annotated[float, typer.Option(help="Seconds before probes measure.")] = 0.0
+    warmup: Annotated[float, typer.Option(help="Time before probes measure, as 20s or 20.")] = 0.0
     interval: Annotated[
         str | None, typer.Option(help="For the workload drawn: intervals, written like --delay.")
     ] = None
@@ -117,7 +122,8 @@ class ScenarioOptions:
         list[str] | None,
         typer.Option(
             help="Members join and leave: poisson:2 (changes per second), poisson:2:10% (of departures "
-            "crash), join:1s, leave:1s:3 or remove:1s:3. Of freescale, hcg and basic also phones: phones:5 "
+            "crash), join:1s, leave:1s:3 or remove:1s:3. With --groups also join:1s:a (group a), join:1s:a:3 "
+            "(process 3), leave:1s:3:a or remove:1s:3:a. Of freescale, hcg and basic also phones: phones:5 "
             "(at the start), attach:1s:2 (at super peer 2), detach:1s:7, move:1s:7:2 or roam:2 (changes per "
             "second). May be repeated. A number: links of pc that open or close per second."
         ),
@@ -125,7 +131,7 @@ class ScenarioOptions:
     detector: Annotated[
         str | None,
         typer.Option(
-            help="How members of a group that changes find out who is down: adaptive,report=100ms,remove=2s, "
+            help="The failure detector of a group that changes: adaptive,report=100ms,remove=2s, "
             "vcube,test=1s,report=100ms,remove=2s (log2 n tests a round) or none."
         ),
     ] = None
@@ -134,10 +140,11 @@ class ScenarioOptions:
         """Validate the options as a scenario."""
         from antecede.sim.scenario import scenario
 
+        delay = {} if self.delay is None else {"delay": _part("delay", self.delay)}
         return scenario(
             protocol=self.protocol, peers=self.peers, seconds=self.seconds, seed=self.seed,
             workload=_part("workload", self.workload), rate=self.rate, jitter=self.jitter, reply=self.reply,
-            delay=_part("delay", self.delay), network=_part("network", self.network),
+            **delay, network=_part("network", self.network),
             overlay=_part("overlay", self.overlay), interval=_part("interval", self.interval),
             probes=[_part("probe", probe) for probe in self.probe or ()], warmup=self.warmup,
             burst=self.burst,
@@ -149,8 +156,36 @@ class ScenarioOptions:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlayOptions:
+    """Whether a person watches the run."""
+
+    console: Annotated[
+        bool,
+        typer.Option(
+            "--console", help="Play the run on a page, at the pace of its own clock, on the reference engine."
+        ),
+    ] = False
+    console_speed: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1000,
+            metavar="FACTOR",
+            help="For --console: 0.1 is ten times slower than its clock.",
+        ),
+    ] = None
+
+    def speed(self) -> float | None:
+        """How fast it is played; None if it is not."""
+        if self.console_speed is not None and not self.console:
+            raise typer.BadParameter("--console-speed is for --console")
+        return (self.console_speed or 1.0) if self.console else None
+
+
 def simulate(
     options: ScenarioOptions,
+    playing: PlayOptions,
     out: Annotated[
         Path | None, typer.Option(parser=folder, metavar="FOLDER", help="Write the trace to this folder.")
     ] = None,
@@ -159,7 +194,7 @@ def simulate(
         int, typer.Option(min=1, help="Trace one in this many of each sender's messages, for large runs.")
     ] = 1,
     part_rows: Annotated[
-        int, typer.Option(min=1, help="Rows per file of the trace; fewer let readers follow sooner.")
+        int, typer.Option(min=1, help="Rows per file of the trace; with fewer, readers can follow sooner.")
     ] = 1_048_576,
     engine: Annotated[
         str,
@@ -169,15 +204,20 @@ def simulate(
 ) -> None:
     """Simulate one group and print the cost of its messages; with --out, write a trace.
 
-    The same options give the same trace, byte for byte, on every machine.
+    The same options give the same trace, byte for byte, on every machine. --console does not change the
+    run. The run begins when the page is opened, and the page stays until Ctrl-C.
     """
     from antecede.sim import engines
 
     scenario = options.scenario()
     trace = None if metrics_only else out
     wanted = engines.parse_engine(engine)
+    speed = playing.speed()
     if trace is not None:
         require("antecede.trace", "sim")
+    if speed is not None:
+        _play(scenario, wanted, speed, trace, sample, part_rows, as_json)
+        return
     with show.progress() as update:
 
         def progress(share: float) -> None:
@@ -193,6 +233,50 @@ def simulate(
                 trace, scenario, engine=wanted, progress=progress, sample=sample, part_rows=part_rows
             )
         cpu_seconds = time.process_time() - start
+    _print(scenario, result, cpu_seconds, trace, as_json)
+
+
+def _play(
+    scenario: Scenario,
+    engine: Engine,
+    speed: float,
+    trace: Path | None,
+    sample: int,
+    part_rows: int,
+    as_json: bool,
+) -> None:
+    """Run a scenario in the console, and show how it has ended until Ctrl-C."""
+    from antecede.cli.console import serving, wait_for_interrupt
+    from antecede.console.playback import Playback
+    from antecede.sim import engines
+    from antecede.sim.record import simulate_to
+
+    if engine not in ("auto", "reference"):
+        raise typer.BadParameter(f"--console is for the reference engine alone, not for {engine}")
+    playback = Playback(scenario, speed)
+    with contextlib.ExitStack() as stack:
+
+        def drive(world: World) -> None:
+            playback.prepare(world)
+            stack.enter_context(serving(playback.sources, clock=playback.clock))
+            playback.play(world)
+
+        start = time.thread_time()
+        if trace is None:
+            result = engines.simulate(scenario, [playback.notes], "reference", drive=drive)
+        else:
+            result = simulate_to(
+                trace, scenario, [playback.notes], engine="reference", sample=sample, part_rows=part_rows,
+                drive=drive,
+            )  # fmt: skip
+        result = result._replace(reason="a run is played on it")
+        _print(scenario, result, time.thread_time() - start, trace, as_json)
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            wait_for_interrupt()
+
+
+def _print(scenario: Scenario, result: Result, cpu_seconds: float, trace: Path | None, as_json: bool) -> None:
     if as_json:
         _print_json(scenario, result, cpu_seconds, trace)
     else:
@@ -238,7 +322,38 @@ def _print_json(scenario: Scenario, result: Result, cpu_seconds: float, trace: P
     show.json({"run": scenario.key(), "scenario": scenario, **msgspec.to_builtins(result.metrics), **timing})
 
 
+_ENGINES = {"reference": "in Python", "event": "compiled", "recurrence": "compiled"}
+_WITH_RATE = ("periodic", "poisson", "rounds")
+_MEASURED = {
+    "fragments": "fragments sent over links",
+    "sent_bytes": "bytes of packets sent",
+    "hops": "hops of all fragments",
+    "longest_link_queue": "longest queue of a link, in fragments",
+    "longest_link_queue_at": "node with that link, from 0",
+    "mean_link_queue": "mean queue of a link, in fragments",
+    "queued_mean_ns": "mean wait in a node's queue, in ns",
+}
+"""Measurements of networks in words; those of probes have their names in docs/results.md."""
+
+
+def _setting(scenario: Scenario) -> list[list[str]]:
+    """When members send, and what packets take on direct links."""
+    rate = f", {scenario.rate:g} messages a second from each sender"
+    rows = [["sending", scenario.workload + (rate if scenario.workload in _WITH_RATE else "")]]
+    if scenario.network is None:
+        rows.append(["delay of links", scenario.delay])
+    return rows
+
+
+def _nodes(nodes: int, peers: int) -> str:
+    others = nodes - peers
+    forwarding = f", and {others} that only {'forwards' if others == 1 else 'forward'}" if others else ""
+    return f"{nodes:,}: {peers:,} peers{forwarding}"
+
+
 def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> None:
+    from antecede.sim.build import count_nodes
+    from antecede.sim.network import GraphModel
     from antecede.units import format_duration
 
     metrics = result.metrics
@@ -248,13 +363,17 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
         for nanoseconds in (metrics.hold_mean_ns, metrics.latency_mean_ns, metrics.latency_max_ns)
     )
     rows = [
+        *_setting(scenario),
         ["messages", f"{metrics.messages:,}"],
         ["deliveries", f"{metrics.deliveries:,}"],
         [
             "control bytes per message",
             f"{metrics.control_bytes_mean:.1f} on the wire, at most {metrics.control_bytes_max:,}",
         ],
-        ["", f"{metrics.paper_bytes_mean:.1f} as the papers count"],
+        [
+            "",
+            f"{metrics.paper_bytes_mean:.1f} by the rules of its paper, such as 8 for each cause",
+        ],
         [
             "held for a cause",
             f"{metrics.held:,} deliveries ({held_share:.1%}), {hold} on average",
@@ -265,9 +384,12 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
         ],
         ["still held at the end", f"{metrics.stuck:,}"],
         ["speed", f"{_deliveries_per_second(result, cpu_seconds):,.0f} deliveries per CPU second"],
-        ["engine", f"{result.engine}: {result.reason}"],
+        ["engine", f"{result.engine} ({_ENGINES[result.engine]}): {result.reason}"],
     ]
+    if isinstance(scenario.network, GraphModel):
+        rows.append(["nodes of the network", _nodes(count_nodes(scenario.network), scenario.peers)])
     for name, value in metrics.measured.items():
-        rows.append([name, f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"])
+        shown = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
+        rows.append([_MEASURED.get(name, name), shown])
     title = f"{scenario.protocol}, {scenario.peers} peers, {scenario.seconds:g} s, seed {scenario.seed}"
     show.table(title, ["", ""], rows, left=2)

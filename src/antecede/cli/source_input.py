@@ -30,8 +30,8 @@ PresetName = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME|FILE",
-        help="Read it as this format, or by a preset that you have saved; without it formats are recognised. "
-        "antecede sources lists them.",
+        help="The format of the input, or a file with your own preset; by default the format is "
+        "recognised. antecede sources lists the formats.",
     ),
 ]
 

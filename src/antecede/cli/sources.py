@@ -18,7 +18,7 @@ def sources(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the formats of other programs that audit, graph, advise, order and import read as they are.
+    """List the formats of other programs that audit, graph, advise, order and import recognise.
 
     A format is recognised by its content. antecede sources NAME prints its preset: where a record has its id,
     its process, its causes. Save it, change it, and use it:

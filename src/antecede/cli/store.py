@@ -29,22 +29,24 @@ class StoreAction(StrEnum):
 
 
 def store(
-    action: Annotated[StoreAction, typer.Argument(help="check: verify every record. show: what is in it.")],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder that a member has as its store.")],
+    action: Annotated[
+        StoreAction, typer.Argument(help="check: verify every record. show: print the contents.")
+    ],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The store of a member, a folder.")],
     messages: Annotated[
-        bool, typer.Option("--messages", help="With show: export the messages in it as JSON lines.")
+        bool, typer.Option("--messages", help="With show: print the messages as JSON lines.")
     ] = False,
     after: Annotated[
         str | None, typer.Option(metavar="NAME:SEQ", help="With --messages: only those of NAME after SEQ.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check a member's store, or show what is in it. Nothing is changed, and the member may be running.
+    """Check a member's store, or show its contents. This changes nothing, and the member may be running.
 
     Example: antecede store check ana-store; antecede store show ana-store --messages > messages.jsonl
 
-    Exit codes of check: 0 intact, 1 damaged, 2 not a store. Messages that are known to be delivered
-    everywhere are no longer in a store.
+    Exit codes of check: 0 intact, 1 damaged, 2 not a store. A store no longer has the messages that are
+    known to be delivered everywhere.
     """
     from antecede.live.store.disk import FileDisk
     from antecede.live.store.inspection import StoreInspection
@@ -66,8 +68,9 @@ def _check(found: StoreInspection, as_json: bool) -> None:
     if as_json:
         show.json(report)
     elif not found.damages:
+        noun = "record" if report["records"] == 1 else "records"
         show.line(
-            f"{found.path}: intact; {report['records']:,} records, {report['bytes']:,} bytes"
+            f"{found.path}: intact; {report['records']:,} {noun}, {report['bytes']:,} bytes"
             + ("; the last write was interrupted, and was not acknowledged" if report["torn"] else "")
         )
     else:

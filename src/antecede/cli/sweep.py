@@ -20,7 +20,7 @@ def sweep(
     grid: Annotated[Path, typer.Argument(help="A TOML file with \\[run] and \\[grid]; see docs/sweeps.md.")],
     out: ResultFolder = Path("antecede-sweep"),
     metrics_only: Annotated[
-        bool, typer.Option("--metrics-only", help="Write no traces, and so audit none.")
+        bool, typer.Option("--metrics-only", help="Write no traces, and audit none.")
     ] = False,
     master: Master = None,
     as_json: Json = False,
@@ -33,11 +33,13 @@ def sweep(
 
     scenarios = read_grid(grid)
     require("antecede.spark", "spark")
-    from antecede.sweep.run import run_study, write_report
+    from antecede.sweep.run import GRID, run_study, write_report
+    from antecede.trace.writer import write_whole
 
     with show.progress() as progress:
         traced = (lambda _: False) if metrics_only else (lambda _: True)
         outcome = run_study(out, scenarios, master=master, traced=traced, progress=progress)
+    write_whole(out / GRID, grid.read_bytes())
     path = write_report(out, f"Sweep of {grid.name}", failed=outcome.failed)
     if as_json:
         document = {"summary": outcome.summary.to_pylist(), "failed": outcome.failed}
@@ -72,7 +74,11 @@ def _print_outcome(outcome: SweepResult, path: Path, title: str) -> None:
     summary = outcome.summary
     show.table(title, page.columns(summary), page.cells(summary))
     show.line(
-        show.styled("wire B, paper B: control bytes per message, as sent and as the papers count", "dim")
+        show.styled(
+            "deliveries and violations: in all runs; wire B, paper B: control bytes per message, as sent and "
+            "as the papers count; packets: per message",
+            "dim",
+        )
     )
     show.line()
     show.line(page.lead(summary, len(outcome.failed)))

@@ -206,7 +206,12 @@ def _print_reports(reports: list[VerifyReport], seed: int) -> None:
     ]
     show.table(None, header, rows)
     show.line(
-        show.styled("largest: members of the largest group; B: control bytes per message on the wire", "dim")
+        show.styled(
+            "largest: members of the largest group; violations: deliveries before a cause; stuck: messages "
+            "still held at the end; twice, missing: messages delivered twice or not at all; raised: runs in "
+            "which the protocol raised an error; B: control bytes per message on the wire",
+            "dim",
+        )
     )
     for report in reports:
         if report.failed:

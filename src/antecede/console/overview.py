@@ -25,6 +25,7 @@ def overview(states: Sequence[MemberReport], now: float) -> Document:
         "protocol": states[0].protocol if states else "",
         "changes_members": any(state.changes_members for state in states),
         "members": [_member(label, views, states) for label, views in seen.items()],
+        "knows_stability": all(state.knows_stability for state in states),
         "held": sum(state.held for state in states),
         "held_seconds": max((state.held_seconds for state in states), default=0.0),
         "missing": missing(states),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -33,10 +34,13 @@ _SEND_SECONDS = 10.0
 
 @contextmanager
 def console(
-    find_sources: Callable[[], list[MemberSource]], port: int = 0, hides_silent: bool = False
+    find_sources: Callable[[], list[MemberSource]],
+    port: int = 0,
+    hides_silent: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[str]:
     """Serve the console in threads of its own; the page's address."""
-    watch = GroupWatch(find_sources, hides_silent)
+    watch = GroupWatch(find_sources, hides_silent, clock)
     try:
         server = LocalServer(PAGE, lambda request, name: _answer(watch, request, name), port)
         thread = threading.Thread(target=server.serve_forever, name="antecede console page", daemon=True)

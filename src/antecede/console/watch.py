@@ -59,10 +59,15 @@ class _Asked:
 
 class GroupWatch:
     """`find_sources` is called now and then: members may come and go. With `hides_silent`, those that do not
-    answer are not mentioned."""
+    answer are not mentioned. `clock` is the members' clock, in seconds since 1970."""
 
-    def __init__(self, find_sources: Callable[[], list[MemberSource]], hides_silent: bool = False) -> None:
-        self._find_sources, self._hides_silent = find_sources, hides_silent
+    def __init__(
+        self,
+        find_sources: Callable[[], list[MemberSource]],
+        hides_silent: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._find_sources, self._hides_silent, self._clock = find_sources, hides_silent, clock
         self._asked: dict[str, _Asked] = {}
         self._history: deque[tuple[float, float, float]] = deque(maxlen=_MAX_HISTORY)
         """When, and messages a second, delivered and broadcast."""
@@ -165,7 +170,7 @@ class GroupWatch:
         groups = Counter(state.group for state in states).most_common(1)
         group = groups[0][0] if groups else ""
         mine = list({state.me: state for state in states if state.group == group}.values())
-        document = overview(mine, time.time())
+        document = overview(mine, self._clock())
         document |= self._rate(mine)
         document["asked"] = len(self._asked)
         document["answering"] = len(mine)
@@ -198,8 +203,9 @@ class GroupWatch:
         self._rates = {state.me: self._rates[state.me] for state in states if state.me in self._rates}
         delivered = sum(rate for rate, _ in self._rates.values())
         broadcast = sum(rate for _, rate in self._rates.values())
-        if self._rates:
-            self._history.append((time.time(), round(delivered, 2), round(broadcast, 2)))
+        as_of = self._clock()
+        if self._rates and (not self._history or as_of > self._history[-1][0]):
+            self._history.append((as_of, round(delivered, 2), round(broadcast, 2)))
         return {
             "rates": {label: [round(each, 2) for each in rates] for label, rates in self._rates.items()},
             "rate": [round(delivered, 2), round(broadcast, 2)] if self._rates else None,

@@ -32,27 +32,27 @@ class NextStep(NamedTuple):
 NEXT = (
     NextStep(
         "Application engineers",
-        "A group whose members talk to each other over real connections, with stores that survive kill -9.",
+        "A group of processes that broadcast over real connections, with stores that survive kill -9.",
         (
             "antecede chat --me ana --listen :7000 --peer bo@127.0.0.1:7001 --store ana",
             "antecede cluster 5 --kill-every 2s",
         ),
-        "docs/live.md, examples/chat.py",
+        "docs/tutorials/application.md, docs/live.md, examples/chat.py",
     ),
     NextStep(
         "Data engineers",
-        "Logs, topics and tables as they are: is anything before its cause, and what is the right order?",
+        "Logs, topics and tables: was anything delivered before its cause, and what is the right order?",
         (
             "antecede audit trace/ --html audit.html",
             "antecede order events/ --id id --deps causes --out ordered",
         ),
-        "docs/sources.md, docs/how-to/order-a-stream.md",
+        "docs/tutorials/data.md, docs/sources.md, docs/how-to/order-a-stream.md",
     ),
     NextStep(
         "Researchers",
-        "Protocols of your own, against an oracle and in every schedule; the papers at their own sizes.",
+        "Check your own protocol with an oracle and in every schedule; repeat the papers at full size.",
         ("antecede check mymodule:MyProtocol", "antecede reproduce --full"),
-        "docs/how-to/your-own-protocol.md, docs/scoreboard.md",
+        "docs/tutorials/research.md, docs/how-to/your-own-protocol.md, docs/scoreboard.md",
     ),
 )
 
@@ -97,9 +97,9 @@ def _systems(found: SystemRuns) -> Section:
         for run in found.runs
     ]
     text = (
-        "One system of each paper was simulated as Spark tasks, mbcp and flooding by compiled engines. "
-        "Then every trace was audited on Spark by an oracle that knows nothing of protocols: was each "
-        "message delivered everywhere, once, and after everything that happened before it?"
+        "One system from each paper was simulated in Spark tasks, mbcp and flooding with compiled engines. "
+        "Then an oracle that knows nothing about protocols audited every trace on Spark: was each message "
+        "delivered everywhere, exactly once, and after everything that happened before it?"
     )
     header = ["system", "paper", "peers", "messages", "deliveries", "control bytes", "held", "verdict"]
     return Section("1. Five systems, audited", text, table(header, rows, (0,), stacked=True), "systems")
@@ -119,15 +119,15 @@ def verdict(wrong: str, right: str = "") -> Markup:
 def _stream(found: OrderedStream) -> Section:
     text = (
         f"The {found.rows:,} messages of mbcp, each with its immediate causes, were shuffled and arrived in "
-        f"{found.files} files, a micro-batch each. {found.early:,} came before a cause. causal_order on the "
-        f"stream held {found.held:,} of them for a later batch, and emitted every row once, after its causes."
+        f"{found.files} files, one micro-batch each. {found.early:,} arrived before a cause. causal_order "
+        f"held {found.held:,} of them for a later batch, and emitted every row once, after its causes."
     )
 
     rows = [
         [f"{number}", each.row.message, _some(each.row.causes), f"{each.place:,}" if each.place else "never"]
         for number, each in enumerate(found.first, start=1)
     ]
-    shown = table(["arrived as row", "message", "causes", "came out as row"], rows, (1, 2), stacked=True)
+    shown = table(["arrived as row", "message", "causes", "emitted as row"], rows, (1, 2), stacked=True)
     word = verdict(found.wrong, "in order")
     return Section("2. A shuffled stream, ordered", text, f"<p>{word}</p>{shown}", "stream")
 
@@ -140,11 +140,11 @@ def _some(causes: Sequence[str]) -> str:
 def _planted(found: FoundFault) -> Section:
     fault = found.planted
     text = (
-        f"In a copy of mbcp's trace, among {found.deliveries:,} deliveries, two of {fault.process} were "
-        f"exchanged: {fault.effect} now comes before its cause {fault.cause}. Nobody told the audit."
+        f"In a copy of mbcp's trace, among {found.deliveries:,} deliveries, two at {fault.process} were "
+        f"swapped: {fault.effect} now comes before its cause {fault.cause}. The audit was not told."
     )
     sentence = found.finding.text if found.finding else "It found nothing."
-    word = verdict(found.wrong, "found, and nothing else")
+    word = verdict(found.wrong, "found, with no false alarm")
     body = f"<p>{word} {escape(sentence)}</p>"
     if found.picture:
         caption = (
@@ -159,8 +159,8 @@ def _live(found: LiveRun, events: Sequence[dict[str, Any]]) -> Section:
     outcome = found.trial
     text = (
         f"{len(outcome.members)} processes on this machine broadcast over TCP, with stores on disk. "
-        f"Killed with SIGKILL in the middle of it and started again: {outcome.kills}. Afterwards every "
-        "accepted message was looked for at every member, and the trace was audited on Spark."
+        f"They were killed with SIGKILL {outcome.kills} times and started again. Afterwards every accepted "
+        "message was checked at every member, and the trace was audited on Spark."
     )
     rows = [
         [
@@ -195,8 +195,8 @@ def _over_time(events: Sequence[dict[str, Any]]) -> str:
         for name, at in sorted(times.items())
     ]
     caption = (
-        "Messages of the others that each member has delivered. A process that is killed stops, and catches "
-        "up when it is started again."
+        "Messages of other members that each member has delivered. A killed process stops, and catches up "
+        "after its restart."
     )
     return figure(line_chart(series, "seconds", "deliveries", caption), caption)
 

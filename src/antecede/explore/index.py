@@ -2,7 +2,8 @@
 
 `index.json` says what there is. Numbers are little-endian, columns one after the other:
 
-- `events-N.bin`: events in sequence, `CHUNK` in a file: time (float64, ns from the start), lane × 16 + kind,
+- `events-N.bin`: events in sequence, `CHUNK` in a file: time (float64, ns from the start, or of a log without
+  times a place from left to right), lane × 16 + kind,
   position in the lane, message, origin, position of the send (uint32 each), time since the send, time held
   (float32, ns; NaN if unknown).
 - `tile-L-N.bin`: events by lane and time bucket (uint16), 2^(10+L) buckets over the run, 1024 in a file.
@@ -26,7 +27,15 @@ import numpy as np
 from antecede import __version__
 from antecede.errors import InputError
 from antecede.explore.columns import RunColumns, read_columns
-from antecede.explore.layout import CHUNK, Events, EventSequence, count_by_bucket, lay_out, select_events
+from antecede.explore.layout import (
+    CHUNK,
+    Events,
+    EventSequence,
+    count_by_bucket,
+    lay_out,
+    order_without_times,
+    select_events,
+)
 from antecede.explore.marks import Judged, Mark, judge
 from antecede.jit import njit_plain
 from antecede.trace.schema import DELIVER, KINDS
@@ -57,6 +66,15 @@ class Written(NamedTuple):
     note: str
 
 
+class ExploredRun(NamedTuple):
+    """A run as the explorer has it."""
+
+    columns: RunColumns
+    layout: EventSequence
+    judged: Judged
+    has_times: bool
+
+
 def write_index(
     path: Path,
     title: str,
@@ -66,6 +84,13 @@ def write_index(
     chunk: int = CHUNK,
 ) -> Written:
     """Prepare a run of the trace at `path`, which the user calls `title`, with `chunk` events in a file."""
+    return write_run(read_run(path, title, run, progress, chunk), title, write, progress, chunk)
+
+
+def read_run(
+    path: Path, title: str, run: str | None, progress: Progress = lambda *_: None, chunk: int = CHUNK
+) -> ExploredRun:
+    """Read a run, judge it, and order its events."""
     progress("reading", 0, 0)
     columns = read_columns(path, run)
     if len(columns.lanes) > MAX_LANES:
@@ -74,16 +99,29 @@ def write_index(
     progress("judging", 0, 0)
     judged = judge(path, columns, events)
     progress("ordering", 0, 0)
-    layout = lay_out(events, judged.impossible, chunk)
-    return _Writer(columns, layout, judged, write, chunk).write_all(title, progress)
+    # Tables without times have copies of the index.
+    has_times = bool((columns.time != columns.index_in_trace).any())
+    if not has_times:
+        events = order_without_times(events, judged.impossible)
+    return ExploredRun(columns, lay_out(events, judged.impossible, chunk), judged, has_times)
+
+
+def write_run(
+    explored: ExploredRun,
+    title: str,
+    write: Write,
+    progress: Progress = lambda *_: None,
+    chunk: int = CHUNK,
+) -> Written:
+    """Write the files that the page reads of a run."""
+    return _Writer(explored, write, chunk).write_all(title, progress)
 
 
 class _Writer:
-    def __init__(
-        self, columns: RunColumns, layout: EventSequence, judged: Judged, write: Write, chunk: int
-    ) -> None:
-        self._chunk = chunk
-        self._columns, self._layout, self._judged, self._write = columns, layout, judged, write
+    def __init__(self, explored: ExploredRun, write: Write, chunk: int) -> None:
+        self._chunk, self._write = chunk, write
+        self._columns, self._layout, self._judged, self._has_times = explored
+        layout = explored.layout
         self._events: Events = layout.events
         start = int(self._events.time.min())
         self._start = start
@@ -115,6 +153,7 @@ class _Writer:
             "messages": messages,
             "message_first": columns.messages.first.tolist(),
             "has_ids": columns.messages.ids is not None,
+            "has_times": self._has_times,
             "start": str(self._start),
             "duration": max(1.0, float(self._times.max())),
             "chunk": self._chunk,

@@ -11,7 +11,7 @@ import msgspec
 
 from antecede.durability import create_private
 from antecede.errors import InputError
-from antecede.explore.index import Progress, Written, write_index
+from antecede.explore.index import ExploredRun, Progress, Written, read_run, write_index, write_run
 from antecede.report.web_page import WebPage
 from antecede.trace.writer import write_whole
 
@@ -35,6 +35,11 @@ _FILE, _DATA = "index.html", "data"
 def page(title: str, data: str | None = None) -> str:
     """The page as HTML; `data` is the run, if it is part of the page."""
     return PAGE.html(title, "" if data is None else f'<script type="text/plain" id="data">{data}</script>\n')
+
+
+def page_of_notebook() -> str:
+    """The page that is sent its run by the notebook that it is in."""
+    return PAGE.html("Antecede", '<script type="text/plain" id="data" data-notebook></script>\n')
 
 
 def write(
@@ -88,7 +93,8 @@ def write_file(
     path: Path, title: str, run: str | None, file: Path, progress: Progress = lambda *_: None
 ) -> Written:
     """Write one page with the whole run in it, for runs that are small enough."""
-    written, html = page_with_run(path, title, run, progress)
+    written, packed = pack_run(read_run(path, title, run, progress), title, progress)
+    html = page(title, base64.b64encode(packed).decode())
     if len(html) > MAX_PAGE:
         raise InputError(
             f"{title} has {written.events:,} events, too many for one page; write a folder instead "
@@ -98,14 +104,13 @@ def write_file(
     return written
 
 
-def page_with_run(
-    path: Path, title: str, run: str | None, progress: Progress = lambda *_: None
-) -> tuple[Written, str]:
-    """A page with the whole run in it, as HTML."""
+def pack_run(
+    explored: ExploredRun, title: str, progress: Progress = lambda *_: None
+) -> tuple[Written, bytes]:
+    """What the page reads of a run, in one piece and compressed."""
     contents: dict[str, bytes] = {}
-    written = write_index(path, title, run, contents.__setitem__, progress)
-    packed = gzip.compress(_container(contents), 6, mtime=0)
-    return written, page(title, base64.b64encode(packed).decode())
+    written = write_run(explored, title, contents.__setitem__, progress)
+    return written, gzip.compress(_container(contents), 6, mtime=0)
 
 
 def _container(contents: dict[str, bytes]) -> bytes:

@@ -76,6 +76,8 @@ class Addressing:
     ) -> None:
         self._group, self._security, self._signatures, self._called = group, security, signatures, called
         self._boxes: Any = None
+        self.decrypt: Callable[[Delivery], Delivery] | None = None
+        """In a group that is encrypted from end to end: what all members may read."""
         if signatures is not None:
             self._boxes = require("antecede.live.security.sealed_boxes", "live")
 
@@ -116,6 +118,8 @@ class Addressing:
     def open(self, delivery: Delivery, sender: str) -> Delivery:
         """The same as if it were for everybody; as it is if it cannot be read here. `sender` is the label of
         its origin, or begins with ~ if that is forgotten."""
+        if self.decrypt is not None:
+            delivery = self.decrypt(delivery)
         if delivery.payload[1:2] != _KIND:
             return delivery
         envelope = unwrap(delivery.payload)

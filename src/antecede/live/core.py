@@ -95,6 +95,10 @@ class Core:
     ) -> None:
         self.is_durable, self.is_traced, self.delivers_own = durable, traced, own
         self.protocol, self.signatures = protocol, signatures
+        in_packets = protocol.carries_immediate_dependencies
+        self.names_causes = signatures is not None or (protocol.names_causes and not in_packets)
+        """Whether payloads name causes: for applications, and in signed groups for their order."""
+        self._says_causes = in_packets or self.names_causes
         self.me, self.size, self.partners = protocol.me, protocol.size, protocol.partners()
         self.seals = Seals(signatures) if signatures is not None else None
         self.signed_order = SignedOrder(protocol.size) if signatures is not None else None
@@ -193,9 +197,9 @@ class Core:
         before the next `ready` or delivery, or when that fills a packet."""
         me, causes = self.me, self.causes
         others = None
-        if not self.protocol.carries_immediate_dependencies or self.seals is not None:
+        if self.names_causes:
             others = {peer: seq for peer, seq in causes.items() if peer != me}
-        payload = wrap(body, me in causes, others, "", now, about)
+        payload = wrap(body, self._says_causes and me in causes, others, "", now, about)
         if len(self._staged) == _MAX_BATCH or self._staged_bytes + len(payload) > _MAX_BATCH_BYTES:
             self._flush()
         if not self._staged:
@@ -504,6 +508,8 @@ class Core:
             self.log_deliveries(record.time)
             self._records.append(record)
             self.time = max(self.time, record.time)
+            if self.protocol.any_event_unblocks:
+                self.defer_unblocked()
 
     def log_deliveries(self, now: int) -> None:
         """Record how many messages were delivered, if that has changed: before the next event, whose effect

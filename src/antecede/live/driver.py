@@ -35,7 +35,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from antecede.errors import StoreError
+from antecede.errors import AntecedeError, StoreError
 from antecede.live.core import Core
 from antecede.live.events import DeliveryAcked
 from antecede.live.operations.trace import NodeTrace
@@ -79,7 +79,7 @@ class Driver:
         self._is_flushing = self._is_closing = False
         self.unflushed = 0
         """How many messages were broadcast in this round of the event loop, without a journal."""
-        self.failure: StoreError | None = None
+        self.failure: AntecedeError | None = None
         self._task = asyncio.create_task(self._run())
         self._trace_task: asyncio.Task[None] | None = None
         self._is_written = asyncio.Event()
@@ -240,9 +240,15 @@ class Driver:
 
     def fail(self, reason: str) -> StoreError:
         """Write nothing more."""
-        self.failure = StoreError(f"{reason}; the member stops")
-        self._failed(self.failure)
-        return self.failure
+        error = StoreError(f"{reason}; the member stops")
+        self.failure = error
+        self._failed(error)
+        return error
+
+    def refuse(self, error: AntecedeError) -> None:
+        """Write nothing more: the member does not run."""
+        waiters, self._waiters, self.failure = self._waiters, [], error
+        _fail(waiters, error)
 
     async def _write_trace(self, trace: NodeTrace) -> None:
         """Beside the loop: whatever happens to the trace, the member goes on."""
@@ -285,7 +291,7 @@ class Driver:
                 self._report_trace("the last rows of the trace are not written: its disk does not answer")
 
 
-def _fail(waiters: list[asyncio.Future[None]], error: StoreError) -> None:
+def _fail(waiters: list[asyncio.Future[None]], error: AntecedeError) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error)

@@ -24,8 +24,9 @@ from antecede.protocols.base import Delivery
 Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
 """What a message may hold. Everything but bytes and text is JSON."""
 
-_BYTES, _TEXT, _JSON, ADDRESSED = range(4)
-"""Kinds of bodies. One that is addressed is only for some members (`addressing.py`)."""
+_BYTES, _TEXT, _JSON, ADDRESSED, ENCRYPTED, KEYS = range(6)
+"""Kinds of bodies. One that is addressed is only for some members (`addressing.py`). In an encrypted group
+all others are encrypted, or about keys (`changing/secret_messages.py`)."""
 MAX_BODY_BYTES = MAX_BYTES // 2
 PHONE_ORIGINS = 3 << 61
 """In groups that change, phones are origins from here on (`site_packets.author_id`)."""
@@ -50,7 +51,10 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class PhoneEnvelope(Envelope, frozen=True, array_like=True, gc=False):
     """The same with the name of the phone that has broadcast it, or the label of the member, in a group that
-    changes and has phones: nobody but its super peer knows a phone otherwise, and phones know no members."""
+    changes and has phones: nobody but its super peer knows a phone otherwise, and phones know no members.
+
+    Without phones, only what a returning member brings back has it: others may never have heard of the
+    incarnation that broadcast it first."""
 
     author: str = ""
 
@@ -70,6 +74,7 @@ class FullEnvelope(TimedEnvelope, frozen=True, array_like=True, gc=False):
     """Text or bytes; what others send as something else is ignored."""
 
 
+_AUTHOR = PhoneEnvelope.__struct_fields__.index("author")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(FullEnvelope)
 
@@ -90,9 +95,8 @@ def wrap(
         raise InputError(f"body: {len(data):,} bytes; a message has {MAX_BODY_BYTES:,} at most")
     time = now // 1000
     if about.seal is not None:
-        return _encoder.encode(
-            TimedEnvelope(ADDRESSED, after_own, causes, about.seal(kind, data), author, time)
-        )
+        outer = ENCRYPTED if about.is_encrypted else ADDRESSED
+        return _encoder.encode(TimedEnvelope(outer, after_own, causes, about.seal(kind, data), author, time))
     if about is not NOTHING:
         full = FullEnvelope(kind, after_own, causes, data, author, time, about.content_type, about.headers)
         return _encoder.encode(full)
@@ -101,6 +105,22 @@ def wrap(
     if author:
         return _encoder.encode(PhoneEnvelope(kind, after_own, causes, data, author))
     return _encoder.encode(Envelope(kind, after_own, causes, data))
+
+
+def with_author(payload: bytes, author: str) -> bytes:
+    """The same payload, saying who has broadcast it unless it does. What later versions have added is kept.
+
+    >>> unwrap(with_author(wrap("hello", False, None), "dana~1f2e3d4c")).author
+    'dana~1f2e3d4c'
+    """
+    try:
+        envelope = _decoder.decode(payload)
+        elements = msgspec.msgpack.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return payload  # no envelope: whoever is given it takes it as bytes
+    if envelope.author:
+        return payload
+    return _encoder.encode([*elements[:_AUTHOR], author, *elements[_AUTHOR + 1 :]])
 
 
 def encode_body(body: Body) -> tuple[int, bytes]:

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from antecede import causality
-from antecede.errors import StoreError, require
+from antecede.errors import AntecedeError, require
 from antecede.live.addressing import Addressing
 from antecede.live.clock import Clock, MemberClock
 from antecede.live.delivering import Deliveries
@@ -91,7 +91,8 @@ class Group(ConsumerSide, ProducerSide):
         self, settings: Settings, core: Any, names: Sequence[str] | Mapping[int, str], clock: Clock | None
     ) -> None:
         self.settings = settings
-        self._clock = clock or MemberClock()
+        ahead = settings.faults.clock_offset() if settings.faults is not None else 0
+        self._clock = clock or MemberClock(lambda: time.time_ns() + ahead)
         self._core, self._names = core, names
         self._journal: Journal | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -100,7 +101,7 @@ class Group(ConsumerSide, ProducerSide):
         self._state: State = "new"
         self._opened_at = time.time()
         self._has_left = False
-        self._failure: StoreError | None = None
+        self._failure: AntecedeError | None = None
         self._observers = Observers(notes_broadcasts=not settings.own)
         self._log = Log(settings.group, settings.me)
         self._problems = Problems(settings.group, settings.me)
@@ -161,7 +162,7 @@ class Group(ConsumerSide, ProducerSide):
 
     @property
     def address(self) -> str | None:
-        """Where this member listens."""
+        """Where the others reach this member."""
         return self._connections.address or None
 
     @property
@@ -301,6 +302,8 @@ class Group(ConsumerSide, ProducerSide):
 
         The message in flight is not acked: if it was processed, call `ack` before, or it is delivered again.
         """
+        if self._has_left and self._control is not None:
+            await self._control.finish()
         if self._state == "new" or self._has_left:
             return
         self._state, self._has_left = "closed", True
@@ -440,7 +443,7 @@ class Group(ConsumerSide, ProducerSide):
 
     def _notify(self, kind: Any, member: str, text: str) -> None:
         if kind == "joined":
-            self._problems.end(("refused", member))
+            self._end_refusal(member)
             if member in self._joined:
                 return  # another connection to it replaces the first
             self._joined.add(member)
@@ -449,6 +452,10 @@ class Group(ConsumerSide, ProducerSide):
         elif kind == "refused" and self._is_member(member):
             self._problems.begin(("refused", member), "refused", member, text, log=False)
         self._observers.tell_notice(Notice(kind, member, text, time.time()))
+
+    def _end_refusal(self, member: str) -> None:
+        """There is a connection to it."""
+        self._problems.end(("refused", member))
 
     @abc.abstractmethod
     def _is_member(self, name: str) -> bool: ...
@@ -487,11 +494,11 @@ class Group(ConsumerSide, ProducerSide):
         self._connections.wake()
         self._wake_waiters()
 
-    def _on_failure(self, error: StoreError) -> None:
+    def _on_failure(self, error: AntecedeError, kind: Literal["store", "bounds"] = "store") -> None:
         self._failure = error
         self._log.error("%s", error)
-        self._problems.begin("store", "store", self.me, str(error), log=False)
-        self._notify("store", self.me, str(error))
+        self._problems.begin(kind, kind, self.me, str(error), log=False)
+        self._notify(kind, self.me, str(error))
         self._state = "closed"
         self._requests.close()
         if self._has_deliveries:

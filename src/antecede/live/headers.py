@@ -36,7 +36,10 @@ class About(msgspec.Struct, frozen=True):
     content_type: str = ""
     headers: Headers | None = None
     seal: Callable[[int, bytes], bytes] | None = None
-    """For a message to some members: makes the body that travels, with the rest of this in it."""
+    """For a message to some members, or one that is encrypted: makes the body that travels, with the rest of
+    this in it."""
+    is_encrypted: bool = False
+    """Whether it is for all readers of an encrypted group."""
 
 
 NOTHING = About()
@@ -46,7 +49,7 @@ def describe(headers: Mapping[str, str | bytes] | None, content_type: str) -> Ab
     """What an application says, or an `InputError`.
 
     >>> describe({"trace": "4bf9"}, "image/png")
-    About(content_type='image/png', headers={'trace': '4bf9'}, seal=None)
+    About(content_type='image/png', headers={'trace': '4bf9'}, seal=None, is_encrypted=False)
     """
     if not headers and not content_type:
         return NOTHING

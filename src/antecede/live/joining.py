@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Required, TypedDict, Unpack, overload
@@ -13,7 +13,11 @@ from antecede.live.changing.phone_group import PhoneGroup
 from antecede.live.changing.sponsor import Snapshot
 from antecede.live.fixed_group import FixedGroup
 from antecede.live.group import Group
+from antecede.live.setting_names import refuse_unknown
 from antecede.live.settings import FaultInjection, Member, Settings
+from antecede.live.subgroups.group import SubgroupMember
+from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
+from antecede.live.subgroups.settings import Subgroup
 
 
 class JoinOptions(TypedDict, total=False):
@@ -26,7 +30,9 @@ class JoinOptions(TypedDict, total=False):
     super_peers: Sequence[str | Member]
     protocol: str
     behind: str | None
+    subgroups: Mapping[str, str | Subgroup]
     listen: str | None
+    advertise: str | None
     web: str | None
     web_origins: Sequence[str]
     store: str | Path | None
@@ -47,6 +53,8 @@ class JoinOptions(TypedDict, total=False):
     keys: str | Path | None
     secret: str | Path | None
     sign: bool
+    encrypt: bool
+    relay: bool
     insecure: bool
     plain: bool
     """Deprecated: the former name of `insecure`."""
@@ -82,6 +90,7 @@ def join(
         if options:
             raise InputError(f"{next(iter(options))}: a Settings says everything; change it there")
         return Joining(group, snapshot, restore)
+    refuse_unknown(options, JoinOptions.__annotations__, "join: ")
     return Joining(Settings.create(group=group, **options), snapshot, restore)
 
 
@@ -100,6 +109,8 @@ class Joining:
             self._group = DynamicGroup(settings, snapshot, restore)
         elif snapshot is not None or restore is not None:
             raise InputError("snapshot, restore: they are for groups with founders or a contact")
+        elif settings.protocol in WITH_SUBGROUPS:
+            self._group = SubgroupMember(settings)
         else:
             self._group = FixedGroup(settings)
 

@@ -164,6 +164,8 @@ class HeldMessage(msgspec.Struct, frozen=True):
     """When it arrived, in seconds since 1970."""
     holders: tuple[str, ...]
     """The members that may have the cause."""
+    group: str = ""
+    """The group of the cause, if it is another one that this process is in."""
 
 
 class ParkedMessage(msgspec.Struct, frozen=True):
@@ -175,27 +177,33 @@ class ParkedMessage(msgspec.Struct, frozen=True):
     """When, in seconds since 1970."""
 
 
+NoticeKind = Literal[
+    "joined",
+    "lost",
+    "refused",
+    "gap",
+    "recovered",
+    "forked",
+    "full",
+    "room",
+    "store",
+    "trace",
+    "parked",
+    "paused",
+    "unreachable",
+    "unreadable",
+    "away",
+    "draining",
+    "returning",
+    "snapshot",
+    "bounds",
+]
+
+
 class Notice(msgspec.Struct, frozen=True):
     """Something that happened to the group."""
 
-    kind: Literal[
-        "joined",
-        "lost",
-        "refused",
-        "gap",
-        "recovered",
-        "forked",
-        "full",
-        "room",
-        "store",
-        "trace",
-        "parked",
-        "paused",
-        "unreachable",
-        "away",
-        "draining",
-        "returning",
-    ]
+    kind: NoticeKind
     member: str
     text: str
     time: float

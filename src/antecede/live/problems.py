@@ -11,12 +11,14 @@ import msgspec
 from antecede.live.operations.logs import Log
 from antecede.live.settings import Roster
 from antecede.live.stability import Divergence, Stability
+from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
 
 _UNREACHABLE_SECONDS = 3.0
 """How long a super peer must be away before that is news: a connection that broke is made again at once."""
 
 ProblemKind = Literal[
     "away",
+    "bounds",
     "draining",
     "forked",
     "full",
@@ -25,8 +27,10 @@ ProblemKind = Literal[
     "refused",
     "removing",
     "returning",
+    "snapshot",
     "store",
     "trace",
+    "unreadable",
     "unreachable",
 ]
 
@@ -86,26 +90,27 @@ def describe_fork(divergence: Divergence, names: Sequence[str]) -> str:
 
 
 class Reachability:
-    """Which members cannot be reached because their super peer is not connected to this one."""
+    """Which members cannot be reached because their super peer, or a gateway, is not connected."""
 
     def __init__(self, roster: Roster, me: str, stability: Stability) -> None:
         self._stability = stability
         self._ranks = {name: rank for rank, name in enumerate(roster.names)}
-        self._behind = {
-            member.name: member.behind
-            for member in roster.members
-            if member.behind is not None and me not in (member.name, member.behind)
-        }
+        self._behind = roster.reached_through(me)
+        self._what = "the gateway" if roster.protocol.name in WITH_SUBGROUPS else "the super peer"
         self._seen = dict.fromkeys(self._behind.values(), time.monotonic())
         """When each super peer was connected last."""
+
+    def _text(self, name: str, relay: str) -> str:
+        if name == relay:
+            return f"the super peer {relay} is not connected, and nobody else can be reached without it"
+        return f"{name} cannot be reached: {self._what} {relay} is not connected"
 
     def missing(self, connected: Iterable[str]) -> dict[str, str | None]:
         """For each member behind a super peer: why messages wait for it, or None."""
         now, connected = time.monotonic(), set(connected)
         self._seen |= dict.fromkeys(self._seen.keys() & connected, now)
         return {
-            name: f"{name} cannot be reached: its super peer {relay} is not connected; "
-            f"{count:,} messages wait for it"
+            name: f"{self._text(name, relay)}; {count:,} messages wait for it"
             if now - self._seen[relay] > _UNREACHABLE_SECONDS
             and (count := self._stability.lag(self._ranks[name]))
             else None

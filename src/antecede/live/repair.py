@@ -36,7 +36,7 @@ class Repair:
 
     def __init__(self, protocol: Protocol, stability: Stability) -> None:
         self._stability = stability
-        self.is_possible = type(protocol).on_repair is not Protocol.on_repair and not stability.is_leaf
+        self.is_possible = type(protocol).on_repair is not Protocol.on_repair and stability.upstream is None
         self._missing_since: dict[int, tuple[int, int]] = {}
         """For each origin, the last message before the gap and when that was first seen."""
         self._looked_at = -_ASK_PAUSE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,13 +13,21 @@ from urllib.parse import urlsplit
 import msgspec
 
 from antecede.errors import InputError
+from antecede.live.changing.protocols import WITH_PHONES
+from antecede.live.setting_names import refuse_unknown
+from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
+from antecede.live.subgroups.settings import Subgroup, arrange, parse_lines
 from antecede.protocols.base import LocalError, Protocol
 from antecede.protocols.catalog import find_protocol
+from antecede.protocols.freescale.hierarchy import NOBODY, Hierarchy, HierarchyLayout
 from antecede.terminal import printable
 from antecede.units import parse_duration, parse_range
 
 _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
 _LOOPBACK = "127.0.0.1"
+_PHONES = f"{', '.join([*WITH_PHONES][:-1])} or {[*WITH_PHONES][-1]}"
+ANYWHERE = ("0.0.0.0:", "[::]:")
+"""How an address begins at which a member listens on all networks of its machine."""
 _SHORTEST_HEARTBEAT = 200_000_000
 """In nanoseconds: members look five times a second whether one is due."""
 
@@ -31,7 +39,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: str | None = None
     """host:port, or ws://host:port; None if it connects to this member."""
     behind: str | None = None
-    """The super peer that it is behind, if it is an internal peer (`freescale`)."""
+    """The super peer that it is behind, if it is an internal peer (`freescale`), or its gateway (`hcg`)."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -54,16 +62,24 @@ class FaultInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cut_every: str | None = None
     """The mean time after which a connection breaks."""
     seed: int = 0
+    clock: str = "0ms"
+    """How far this member's clock is ahead of the computer's; "-20ms" if it is behind."""
 
     def validate(self) -> None:
         try:
             parse_range(self.delay)
             if self.cut_every is not None and parse_duration(self.cut_every) <= 0:
                 raise InputError("cut_every must be more than 0")
+            self.clock_offset()
         except InputError as error:
             raise InputError(f"faults: {error}") from error
         if not 0 <= self.loss < 1:
             raise InputError(f"faults: loss is a share below 1, not {self.loss}")
+
+    def clock_offset(self) -> int:
+        """By how many nanoseconds this member's clock is ahead."""
+        size = parse_duration(self.clock.removeprefix("-"))
+        return -size if self.clock.startswith("-") else size
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,9 +97,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of a phone in such a group: the members that it may be behind, of which one is its super peer."""
     protocol: str = "mbcp"
     behind: str | None = None
-    """The super peer that this member is behind, if it is an internal peer (`freescale`)."""
+    """The super peer that this member is behind, if it is an internal peer (`freescale`), or its gateway
+    (`hcg`, `basic`)."""
+    subgroups: dict[str, str | Subgroup] = {}
+    """With `hcg` and `basic`: by the name of its gateway, the clock of each subgroup."""
     listen: str | None = None
     """host:port for members that connect to this one; without a host, loopback only."""
+    advertise: str | None = None
+    """host:port at which the others reach this one, if that is not where it listens: behind a router that
+    translates addresses, or in a container."""
     web: str | None = None
     """The same for WebSockets, at a super peer."""
     web_origins: list[str] = []
@@ -129,6 +151,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Instead of keys, a file with a secret that all members share."""
     sign: bool = True
     """Whether members sign their messages, if they have keys or a secret; the same at all."""
+    encrypt: bool = False
+    """In a group whose members come and go, with keys: whether messages are encrypted from end to end, so
+    that super peers have nothing that can be read; the same at all."""
+    relay: bool = False
+    """Whether this member of such a group has no keys: a super peer that passes on what it cannot read."""
     insecure: bool = False
     """Whether links beyond this machine may be unencrypted and unauthenticated."""
     faults: FaultInjection | None = None
@@ -142,9 +169,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raw = msgspec.json.decode(text) if path.suffix == ".json" else tomllib.loads(text)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
-            raise InputError(f"{path}: {reason}") from error
+            raise InputError(f"{path}: {reason}") from None
         except (tomllib.TOMLDecodeError, msgspec.DecodeError) as error:
-            raise InputError(f"{path}: {error}") from error
+            raise InputError(f"{path}: {error}") from None
         if not isinstance(raw, dict):
             raise InputError(f"{path}: not a table of settings")
         for name in ("store", "trace", "keys", "secret", "console_token"):
@@ -153,7 +180,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         try:
             return cls.create(**raw)
         except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+            raise InputError(f"{path}: {error}") from None
 
     @classmethod
     def create(cls, /, **values: Any) -> Self:
@@ -164,12 +191,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             values["insecure"] = values.pop("plain")
         if isinstance(values.get("contact"), str):
             values["contact"] = [values["contact"]]
+        refuse_unknown(values, cls.__struct_fields__)
         for name in ("peers", "founders", "contact", "super_peers"):
             values[name] = _members(name, values.get(name, []))
+        if isinstance(values.get("subgroups"), Mapping):
+            values["subgroups"] = msgspec.to_builtins(dict(values["subgroups"]))
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
-            raise InputError(str(error)) from error
+            raise InputError(str(error)) from None
 
     def members(self) -> list[Member]:
         """The other members, of a fixed list."""
@@ -189,7 +219,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def is_phone(self) -> bool:
         """Whether this process is behind a super peer."""
-        return self.behind is not None or bool(self.super_peers)
+        is_internal = self.behind is not None and self.protocol not in WITH_SUBGROUPS
+        return is_internal or bool(self.super_peers)
 
     def called(self) -> list[tuple[str, Member]]:
         """Whom this process may call, and which setting names them."""
@@ -205,14 +236,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         founders, contacts = self.first_members(), self.contacts() + _parsed(self.super_peers)
         if self.peers:
             raise InputError("peers: a group whose members come and go has founders, or a contact")
+        if self.subgroups and self.protocol not in WITH_SUBGROUPS:
+            raise InputError(_no_subgroups(self.protocol))
+        if self.subgroups:
+            raise InputError(
+                "subgroups: where members come and go every subgroup is on linear time; for other clocks "
+                "give a fixed list of members, as peers"
+            )
         if self.behind is not None:
-            raise InputError("behind: where members come and go, a phone lists its super_peers")
+            raise InputError(
+                "behind: where members come and go, a phone lists its super_peers; several levels need a "
+                "fixed list of members, in `peers`"
+            )
         if self.super_peers and (founders or self.contact or self.web or self.listen):
-            raise InputError("super_peers: a phone has no founders and no contact, and does not listen")
-        if self.super_peers and self.protocol not in ("freescale", "mbcp"):
-            raise InputError(f"protocol: a phone's group has protocol freescale, not {self.protocol}")
-        if self.web is not None and self.protocol != "freescale":
-            raise InputError("web: it is for phones, and only groups with protocol freescale have them")
+            raise InputError(
+                "super_peers: a phone has no founders and no contact, and does not listen; several levels of "
+                "super peers need a fixed list of members, with `behind` and `peers`"
+            )
+        if self.super_peers and self.protocol not in (*WITH_PHONES, "mbcp"):
+            raise InputError(f"protocol: a phone's group has protocol {_PHONES}, not {self.protocol}")
+        self._validate_encryption()
+        if self.advertise is not None:
+            _validate_advertised(self.advertise, self.listen)
+        if self.web is not None and self.protocol not in WITH_PHONES:
+            raise InputError(f"web: it is for phones, and only groups with protocol {_PHONES} have them")
         for member in (Member(self.me), *founders, *contacts):
             validate_name(member.name)
             if "~" in member.name:
@@ -227,11 +274,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise InputError(f"contact: where is {member.name}? Write {member.name}@host:port")
         self._validate([*founders, *contacts])
 
+    def _validate_encryption(self) -> None:
+        if self.encrypt and (self.keys is None or not self.sign):
+            raise InputError("encrypt: members and phones need keys of their own for it, and sign = true")
+        if self.relay and (not self.encrypt or self.super_peers):
+            raise InputError("relay: it is for members of groups with encrypt = true that only pass on")
+
     def roster(self) -> Roster:
         """All members, validated."""
         members = [Member(self.me, self.listen, self.behind), *self.members()]
         for member in members:
             validate_name(member.name)
+        if self.encrypt:
+            why = "it is for groups whose members come and go; in a fixed list, `send` encrypts for some"
+            raise InputError(f"encrypt: {why}")
+        if self.advertise is not None:
+            raise InputError("advertise: in a group with a fixed list, `peers` say where members are reached")
         names = [member.name for member in members]
         for name in names:
             if names.count(name) > 1:
@@ -240,7 +298,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if member.behind is not None and member.behind not in names:
                 raise InputError(f"{member.name} is behind {member.behind}, who is not among the members")
         self._validate(self.members())
-        return Roster.create(self.protocol, members)
+        return Roster.create(self.protocol, members, self.subgroup_table())
+
+    def subgroup_table(self) -> dict[str, Subgroup]:
+        """The subgroups, by the names of their gateways."""
+        return {
+            gateway: Subgroup.parse(each) if isinstance(each, str) else each
+            for gateway, each in self.subgroups.items()
+        }
 
     def _validate(self, others: list[Member]) -> None:
         for what, text in (("listen", self.listen), ("web", self.web)):
@@ -272,6 +337,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             self.faults.validate()
 
 
+def _no_subgroups(protocol: str) -> str:
+    return f"subgroups: only {' and '.join(WITH_SUBGROUPS)} have them, not {protocol}"
+
+
 def _members(name: str, values: Any) -> list[Any]:
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | dict):
         raise InputError(f'{name}: it must be a list of members, such as ["bo@host:7000"]')
@@ -288,7 +357,7 @@ def _validate_duration(what: str, text: str | None, least: int) -> None:
     try:
         value = parse_duration(text)
     except InputError as error:
-        raise InputError(f"{what}: {error}") from error
+        raise InputError(f"{what}: {error}") from None
     if value < least:
         raise InputError(f"{what}: {text} is too short")
 
@@ -299,23 +368,29 @@ class Roster(msgspec.Struct, frozen=True):
     protocol: type[Protocol]
     members: list[Member]
     lines: list[str]
-    """What must be the same at every member: each name, and the super peer it is behind."""
+    """What must be the same at every member: each name, and whom it is behind or what its clock is."""
     layout: Any = None
 
     @classmethod
-    def create(cls, protocol_name: str, members: list[Member]) -> Self:
+    def create(
+        cls, protocol_name: str, members: list[Member], subgroups: Mapping[str, Subgroup] | None = None
+    ) -> Self:
+        if protocol_name in WITH_SUBGROUPS:
+            order, lines, arranged = arrange(members, subgroups or {})
+            return cls(WITH_SUBGROUPS[protocol_name], order, lines, arranged)
         protocol = find_protocol(protocol_name)
-        if protocol.links.bounded_delays or protocol.overlapping_groups:
-            why = "promises about delays" if protocol.links.bounded_delays else "several groups at once"
-            raise InputError(f"protocol: {protocol.name} needs {why}, which live groups do not offer")
+        if protocol.overlapping_groups:
+            why = "several groups at once, which live groups do not offer; write antecede.connect"
+            raise InputError(f"protocol: {protocol.name} needs {why}")
+        if subgroups:
+            raise InputError(_no_subgroups(protocol.name))
         by_name = sorted(members, key=lambda member: member.name)
         behind = [member for member in by_name if member.behind is not None]
         layout = None
         if protocol.name == "freescale":
             supers = sorted({member.behind for member in behind if member.behind is not None})
-            for member in behind:
-                if member.name in supers:
-                    raise InputError(f"{member.name} is behind {member.behind} and has others behind it")
+            if any(member.name in supers for member in behind):
+                return cls._of_levels(by_name)
             inside = [[member for member in behind if member.behind == relay] for relay in supers]
             outside = [member for member in by_name if member.behind is None and member.name not in supers]
             relays = [member for relay in supers for member in by_name if member.name == relay]
@@ -326,10 +401,48 @@ class Roster(msgspec.Struct, frozen=True):
                 f"{behind[0].name} is behind {behind[0].behind}, but only freescale has super peers; "
                 f"this is {protocol.name}"
             )
-        lines = [
-            f"{member.name} behind {member.behind}" if member.behind else member.name for member in by_name
-        ]
-        return cls(protocol, by_name, lines, layout)
+        return cls(protocol, by_name, _lines(by_name), layout)
+
+    @classmethod
+    def _of_levels(cls, members: list[Member]) -> Self:
+        """Super peers that are behind others: level by level, each in the order of those above."""
+        ranked = [member for member in members if member.behind is None]
+        above = [NOBODY] * len(ranked)
+        for rank, upper in enumerate(ranked):  # which grows meanwhile
+            inside = [member for member in members if member.behind == upper.name]
+            ranked += inside
+            above += [rank] * len(inside)
+        if len(ranked) < len(members):
+            names = {member.name for member in ranked}
+            lost = next(member for member in members if member.name not in names)
+            raise InputError(
+                f"{lost.name} is behind {lost.behind}, and in the end some are behind each other"
+            )
+        return cls(Hierarchy, ranked, _lines(ranked), HierarchyLayout(above))
+
+    @classmethod
+    def of_lines(cls, protocol_name: str, lines: list[str]) -> Self:
+        """As a store says it."""
+        if protocol_name not in WITH_SUBGROUPS:
+            return cls.create(protocol_name, [Member.parse(line) for line in lines])
+        members, subgroups = parse_lines(lines)
+        return cls.create(protocol_name, [Member(name, behind=behind) for name, behind in members], subgroups)
+
+    def reached_through(self, me: str) -> dict[str, str]:
+        """The members that this one reaches only while another one is connected, and who that is. All that
+        are beyond its own super peer are only in that one's name."""
+        behind = {member.name: member.behind for member in self.members}
+        mine = behind[me]
+        if self.protocol.name in WITH_SUBGROUPS and mine is not None:
+            return {name: mine for name in behind if name != mine and behind[name] != mine}
+        found = {mine: mine} if mine is not None else {}
+        for name in behind:
+            relay, above = name, behind[name]
+            while above is not None and above != me:
+                relay, above = above, behind[above]
+            if name not in (relay, me) and (above == me or mine is None) and relay != me:
+                found[name] = relay
+        return found
 
     @property
     def names(self) -> list[str]:
@@ -347,6 +460,10 @@ class Roster(msgspec.Struct, frozen=True):
             raise InputError(str(error)) from error
         mine: Protocol = everyone[self.names.index(me)]
         return mine
+
+
+def _lines(members: list[Member]) -> list[str]:
+    return [f"{member.name} behind {member.behind}" if member.behind else member.name for member in members]
 
 
 def validate_name(name: str) -> None:
@@ -369,6 +486,14 @@ def address(text: str, what: str) -> tuple[str, int]:
             f"{what}: '{text}' is not an address; write host:port, or :port for this machine only"
         )
     return host.strip("[]") or _LOOPBACK, int(port)
+
+
+def _validate_advertised(text: str, listen: str | None) -> None:
+    if listen is None:
+        raise InputError("advertise: the others can only call a member that listens; set `listen`, too")
+    _, port = address(text, "advertise")
+    if not port or text.startswith((":", *ANYWHERE)):
+        raise InputError(f"advertise: '{text}' is no place to call; write host:port")
 
 
 def _validate_target(text: str) -> None:

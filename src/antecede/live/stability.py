@@ -94,10 +94,10 @@ class Stability:
         self.is_mesh = type(protocol).partners is Protocol.partners
         """Whether all members exchange packets with each other, so that each reports for itself. It is not
         enough that this member does: a super peer must pass on the progress of those behind it."""
-        self.leaves = protocol.leaf_peers()
-        """Partners that reach the group through this member alone."""
-        self.is_leaf = protocol.role() == "internal"
-        """Whether this member reaches the group through one partner alone, which knows more of the others."""
+        self.behind = protocol.members_behind()
+        """Partners that reach the group through this member alone, each with all that it speaks for."""
+        self.upstream = protocol.upstream()
+        """The partner through which this member reaches all others, which knows more of them."""
 
         self.received = [BitWindow() for _ in range(size)]
         """The sequence numbers of each origin that have arrived, one's own included."""
@@ -105,6 +105,8 @@ class Stability:
         """Which messages were delivered, of origins of which some were not delivered in their order: somebody
         has lied, or forked."""
         self.matrix_clock = [[0] * size for _ in range(size)]
+        if self.upstream is not None and seals is None:
+            self._share_row(self.upstream)
         self._mine = self.matrix_clock[self.me]
         self._reported_chain = [[b""] * size for _ in range(size)]
         """The chain values that members have reported with their counts."""
@@ -141,6 +143,13 @@ class Stability:
         """The quota: bytes of an origin that may wait here, for causes or for the application. An origin that
         keeps to the limit of this member does not get there. Each message counts for `ENTRY_BYTES` at least,
         so their number is bounded too."""
+
+    def _share_row(self, upstream: int) -> None:
+        """What a super peer reports is what everybody beyond it has delivered at least."""
+        near = {self.me}.union(*self.behind.values())
+        for member in range(self.size):
+            if member not in near:
+                self.matrix_clock[member] = self.matrix_clock[upstream]
 
     # What happens here
 
@@ -285,7 +294,7 @@ class Stability:
         if len(rows) > self.size:
             raise RemoteError(f"it reports {len(rows)} rows for {self.size} members")
         for row in rows:
-            if not 0 <= row.member < self.size or (row.member != link and link in self.leaves):
+            if not 0 <= row.member < self.size or row.member not in self.behind.get(link, {row.member}):
                 raise RemoteError(f"it reports progress of member {row.member}")
             try:
                 for origin, (count, value) in row.counts.items():
@@ -324,7 +333,7 @@ class Stability:
             raise RemoteError(f"it reports an invalid count for member {origin}")
         if origin == self.me and count > self.matrix_clock[self.me][self.me]:
             raise RemoteError(f"it has message {count} of this member, which has sent fewer")
-        if link in self.leaves and origin != link and count > self.received[origin].base:
+        if origin not in self.behind.get(link, {origin}) and count > self.received[origin].base:
             raise RemoteError(f"it has message {count} of member {origin}, which has not passed through here")
 
     def _compare_or_wait(self, member: int, origin: int, count: int, value: bytes, is_certain: bool) -> None:
@@ -362,17 +371,22 @@ class Stability:
             self.lasting[key] = divergence
             self.unlogged.append(divergence)
 
-    def changes_since(self, reported: dict[int, list[int]], turn: int) -> list[Row]:
-        """What has changed in the matrix clock since `reported`, which is brought up to date.
+    def changes_since(self, link: int, reported: dict[int, list[int]], turn: int) -> list[Row]:
+        """What has changed in the matrix clock since it was `reported` to a partner, which is brought up to
+        date.
 
         In a mesh, that is this member's own row and, in turn, one of another member: a partner hears of those
-        to which it has a slow link, and the report stays O(members).
+        to which it has a slow link, and the report stays O(members). A partner that is behind this member
+        gets one row for all that are not behind that partner, unless rows are signed.
         """
+        if link in self.behind and self._seals is None:
+            row = self._summary_row(self.behind[link], reported.setdefault(self.me, [0] * self.size))
+            return [row] if row is not None else []
         members: Iterable[int] = range(self.size)
         if self.is_mesh:
             members = {self.me, turn % self.size}
-        elif self.is_leaf:
-            members = (self.me,)
+        elif link == self.upstream:
+            members = sorted({self.me}.union(*self.behind.values()))
         rows = (
             self._changed_row(member, reported.setdefault(member, [0] * self.size))
             if self._seals is None
@@ -380,6 +394,21 @@ class Stability:
             for member in members
         )
         return [row for row in rows if row is not None]
+
+    def _summary_row(self, without: frozenset[int], before: list[int]) -> Row | None:
+        """What all but these have delivered at least, as a row of this member, with its own chain values."""
+        rows = {id(row): row for member, row in enumerate(self.matrix_clock) if member not in without}
+        least = [min(column) for column in zip(*rows.values(), strict=True)]
+        if least == before:
+            return None
+        counts = {
+            origin: (count, value[:_REPORTED_BYTES])
+            for origin, (count, old) in enumerate(zip(least, before, strict=True))
+            # There is none in the gaps that a liar leaves.
+            if count > old and (value := self.history[origin].get(count)) is not None
+        }
+        before[:] = least
+        return Row(self.me, counts) if counts else None
 
     def _changed_row(self, member: int, before: list[int]) -> Row | None:
         row = self.matrix_clock[member]
@@ -430,12 +459,13 @@ class Stability:
         return sum(max(0, here - there) for here, there in zip(mine, theirs, strict=True))
 
     def lagging(self) -> list[int]:
-        """The other members that keep most messages from being stable."""
+        """The other members that keep most messages from being stable; a super peer stands for all beyond."""
         lasts = [max(entries, default=0) for entries in self.unstable]
+        beyond = self.matrix_clock[self.upstream] if self.upstream is not None else None
         lag = {
             member: sum(max(0, last - have) for last, have in zip(lasts, row, strict=True))
             for member, row in enumerate(self.matrix_clock)
-            if member != self.me
+            if member != self.me and not (member != self.upstream and row is beyond)
         }
         most = max(lag.values(), default=0)
         return [member for member, count in lag.items() if count == most > 0]

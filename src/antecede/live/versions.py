@@ -39,11 +39,14 @@ CHANGING_WIRE = {
     "changed (`ReportDelta`), and requests for them (`ReportRequest`); newcomers fetch large states "
     "(`StateOffer`), and may ask for retained messages (`HistoryRequest`); with keys, messages are signed, "
     "and whoever does not sign, as in version 1, is refused unless all are set not to (`sign = false`); "
-    "messages may be for some members only",
+    "messages may be for some members only; what a returning member brings back says who has broadcast it "
+    "first; super peers tell which phones they have expelled (`Expulsion`)",
 }
 """Of groups whose members come and go."""
 ADDRESSED_SINCE = 2
 """The version in which messages may be for some members only."""
+AUTHORS_SINCE = 2
+"""The version in which what a returning member brings back says who has broadcast it first."""
 STATES_SINCE = 2
 """The version in which newcomers fetch large states."""
 

@@ -1,8 +1,9 @@
-"""What a member that was removed wrongly brings back: messages that the others may have lost with it.
+"""The backlog of a member that was removed wrongly: messages that the others may have lost with it.
 
-That is all it had broadcast or delivered and did not know to be stable, in the order of delivery. As a new
-incarnation, it broadcasts again what lies beyond the end of its stream, under its original id, by which
-everyone drops copies: several may return with the same message.
+The backlog has all messages that the member had broadcast or delivered and did not know to be stable, in the
+order of delivery. The new incarnation broadcasts again those that lie beyond the end of their stream, under
+their original ids. Several members may return with the same message; everyone drops copies by the original
+id.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class BacklogEntry(msgspec.Struct, frozen=True):
 
 
 class Backlog(msgspec.Struct):
-    """The entries that are not settled, the first of which is looked at first, and who was admitted by which
-    message as far as the former incarnation knew."""
+    """The entries whose fate is not known yet, considered in order, and which message admitted each stream,
+    as far as the former incarnation knew."""
 
     entries: list[BacklogEntry] = msgspec.field(default_factory=list)
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     awaited: Counts = msgspec.field(default_factory=dict)
-    """Messages whose fate must be known before anything is brought back. A message is stable when all have it
-    but the removed, so it may be lacking at one that was removed and does not know; there the fate of these
-    stays open."""
+    """Messages whose fate must be known before anything is brought back. Stability does not include removed
+    members, so a sponsor that was removed and does not know it may lack stable messages. There the fate of
+    these messages stays open."""
 
     def add(self, other: Backlog) -> None:
         self.entries += other.entries
@@ -60,8 +61,8 @@ def fate(
     delivered: Counts,
     end_of: Callable[[Stream], int | None],
 ) -> Fate:
-    """What has become of a message: if its stream has ended, it is delivered up to the end and lost beyond.
-    A stream that is not known here was forgotten, or its admission was lost."""
+    """The fate of a message. If its stream has ended, it is delivered up to the end and lost beyond. A stream
+    that is not known here was forgotten, or its admission was lost."""
     stream, seq = message
     end = end_of(stream)
     if end is not None:

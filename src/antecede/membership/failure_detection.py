@@ -1,20 +1,21 @@
-"""Failure detection: who seems to be down, by time-outs that adapt to the network.
+"""Failure detection by time-outs that adapt to the network.
 
-A suspicion is never certain, and nothing that members deliver depends on it: it changes routes, and may lead
-to a removal, which is safe even if it is wrong.
+A suspicion is never certain, and deliveries do not depend on it. It changes routes, and may lead to a
+removal, which is safe even if it is wrong.
 
 *The time-out is learnt from quantiles*, not from a fitted distribution as in the phi accrual detector. Phi
-takes intervals to be normal, so on a network with a long tail it is far too sure, and implementations add
-fixed pauses of seconds to make up for that. Here the time-out is the longest of the last intervals, plus what
-that one exceeds the mean by, plus one interval: a report that is lost or a pause as long as one seen lately
-is not suspicious. After a pause that was longer the time-out has grown, and shrinks again when the pause
-leaves the window.
+assumes normally distributed intervals, so on a network with a long tail it is far too confident, and
+implementations compensate with fixed pauses of seconds. Here the time-out is the longest of the last
+intervals, plus its excess over the mean, plus one interval. So neither a lost report nor a pause as long as a
+recent one raises suspicion. A longer pause increases the time-out, which shrinks again when the pause leaves
+the window.
 
-- `HeartbeatDetector`: everyone hears of everyone. Heartbeats ride on the reports that members send anyway.
+- `HeartbeatDetector`: every member hears from every other one. Reports that members send anyway serve as
+  heartbeats.
 - `VCubeDetector`: for large groups. A member tests log2 n others, the first of each of its clusters that is
   not suspected, and learns of the rest from them (VCube's diagnosis).
 
-Without clock or socket, like everything here: a driver says what time it is, in nanoseconds.
+Like all of this package, it has no clock and no socket: a driver passes the time, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -74,8 +75,7 @@ class HeartbeatDetector:
     """Suspects members of which nothing was heard for longer than their time-out.
 
     The time-out is `first` until it adapts, or always `fixed`, if that is given. `check` is called once an
-    interval. If it was not, this member itself stood still, and has heard nobody for that reason: it begins
-    anew.
+    interval. If a call is late, this member itself has paused and therefore heard nobody, so it starts anew.
 
     >>> detector = HeartbeatDetector(interval=100)
     >>> detector.watch([7], now=0)
@@ -111,8 +111,8 @@ class HeartbeatDetector:
                 self._heard[member] = now
 
     def hear(self, member: int, now: int, is_report: bool = False) -> bool:
-        """Something has come from a member: a sign of life, and a report is one at regular intervals. True if
-        it was suspected, and is not any more."""
+        """Something has arrived from a member, which is a sign of life; reports arrive at regular intervals.
+        Returns whether the member was suspected until now."""
         if member not in self._heard:
             return False
         self._heard[member] = now
@@ -137,7 +137,7 @@ class HeartbeatDetector:
         return found
 
     def timeout(self, member: int) -> int:
-        """After how long a silence a member is suspected, at present."""
+        """How long a member may be silent at present before it is suspected."""
         if self._fixed is not None:
             return self._fixed
         found = self._timeouts.get(member)
@@ -145,7 +145,7 @@ class HeartbeatDetector:
 
 
 class Diagnosis(NamedTuple):
-    """What has changed: who is suspected now, and who is not any more."""
+    """The members that became suspected, and those that are no longer suspected."""
 
     suspected: list[int]
     trusted: list[int]
@@ -220,7 +220,7 @@ class VCubeDetector:
         return member != self.me and place < len(self._ranked) and self._ranked[place] == member
 
     def answer(self) -> dict[int, int]:
-        """What a member that is tested says."""
+        """The answer to a test."""
         return dict(self._events)
 
     def on_answer(self, member: int, events: Mapping[int, int], took: int, now: int) -> Diagnosis:

@@ -1,9 +1,10 @@
-"""`freescale` in a changing group: super peers and external peers are members; phones come, go and move.
+"""`freescale` in a changing group: super peers and external peers are members; phones join, leave and move.
 
-Any member may have phones; one that has none is an external peer. Two things differ from a fixed group.
-Links must be FIFO, as for all members. And messages of one super peer's phones are delivered by others in
-the order in which it broadcasts them, even if they are concurrent: so a count says how much of a stream is
-delivered, which snapshots, stability and the ends of removed streams are made of.
+Any member may have phones; a member without phones is an external peer. There are two differences from a
+fixed group. Links must be FIFO, as for all members. And other members deliver the messages of one super
+peer's phones in the order in which it broadcasts them, even if they are concurrent. So one count describes
+how much of a stream is delivered. Snapshots, stability and the ends of removed streams are based on such
+counts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ChangingFreescale(HubMember, kw_only=True):
     )
 
     is_linear: ClassVar[bool] = False
-    """Whether phones name all that they have delivered by its last number, not single numbers."""
+    """Whether phones name everything that they have delivered by the last number, not by single numbers."""
 
     order: SiteOrder
     phone: Phone | None = None
@@ -53,7 +54,7 @@ class ChangingFreescale(HubMember, kw_only=True):
         return self.phone
 
     def _follow(self, effects: Effects) -> Effects:
-        """What holds for a phone holds for its process."""
+        """Copy the phone's phase and stream to its process."""
         phone = self._phone()
         self.phase = phone.phase
         if phone.here is not None:
@@ -81,8 +82,8 @@ class ChangingFreescale(HubMember, kw_only=True):
         return self._follow(phone.effects())
 
     def give_up(self, gone: set[int], now: int) -> Effects:
-        """The super peers at these addresses were removed: if the phone relies on one, it ends here, and
-        returns as another one with its backlog."""
+        """The super peers at these addresses were removed. If the phone relies on one of them, this
+        incarnation ends, and the process returns as another one with its backlog."""
         phone = self._phone()
         phone.give_up(gone)
         return self._follow(phone.effects())
@@ -104,7 +105,7 @@ class ChangingFreescale(HubMember, kw_only=True):
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if self.phone is None:
             return super().receive(link, packet, now)
-        self.phone.receive(link, packet)
+        self.phone.receive(link, packet, self.speaks_with(link))
         return self._follow(self.phone.effects())
 
     def deliver(self, now: int) -> Delivery | None:

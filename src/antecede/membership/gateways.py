@@ -15,7 +15,6 @@ from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.packets import Counts, MembershipPacket
 from antecede.membership.site import LiveSlot
 from antecede.membership.site_packets import SitePacket
-from antecede.protocols.flat import DependencyPacket
 from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
 from antecede.protocols.hcg import Basic, Hcg
 from antecede.protocols.timestamp import Timestamp
@@ -26,11 +25,15 @@ class GatewayOrder(Timestamp):
 
     named: dict[int, int] | None = None
 
+    def next_causes(self) -> dict[int, int]:
+        if self.named is None or not self.delivered[self.me]:
+            return super().next_causes()  # the first one names the message that admitted this member
+        return dict(sorted(self.named.items()))
+
     def stamp(self, seq: int, payload: bytes) -> Any:
-        named, self.named = self.named, None
-        if named is None or seq == 1:  # the first one names the message that admitted this member
-            return super().stamp(seq, payload)
-        return DependencyPacket(payload, self.me, seq, dict(sorted(named.items())))
+        packet = super().stamp(seq, payload)
+        self.named = None
+        return packet
 
 
 class ChangingHcg(ChangingFreescale, kw_only=True):

@@ -1,4 +1,8 @@
-"""Order across groups, for a member of one of them: what messages name, and what waits for that."""
+"""Order across groups, for a member of one of them: the causes that messages name, and messages that wait.
+
+A message *waits* here if its own group has delivered it, and the application has not been given all the
+messages of other groups that it names.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from antecede.membership.group_packets import (
     encode_payload,
 )
 from antecede.membership.group_past import ProcessPast, Seat
+from antecede.membership.group_waiting import NamedCause, WaitingIndex, WaitingMessage
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import ApplicationData, Content, Counts, Stream
 from antecede.membership.progress import have_all_delivered
@@ -30,18 +35,11 @@ _NEVER = 1 << 62
 """A number that no message has."""
 
 
-class WaitingMessage(msgspec.Struct):
-    """A message that its group has delivered, and that waits for others."""
+class BroughtBack(Delivery, frozen=True, gc=False, kw_only=True):
+    """A message that was lost with a removed member, and broadcast again."""
 
-    message: MessageId
-    """As the application knows it."""
-    payload: bytes
-    across: Causes
-    behind: set[MessageId]
-    """The messages of its group that waited before it, and precede it. Its group orders it also after what
-    waited where it was broadcast, and therefore does not precede it; then it names what does."""
-    copies: list[MessageId] = msgspec.field(default_factory=list)
-    """The same message, broadcast again by others."""
+    copy: MessageId
+    """As which it was broadcast again."""
 
 
 class GroupOrder(ChangingMember, kw_only=True):
@@ -56,7 +54,8 @@ class GroupOrder(ChangingMember, kw_only=True):
     """The members of the same process in other groups, and its other attempts to join this one."""
     held: dict[MessageId, WaitingMessage] = msgspec.field(default_factory=dict)
     behind: dict[MessageId, set[MessageId]] = msgspec.field(default_factory=dict)
-    """For messages that its group has delivered: those before them that wait."""
+    """For messages that its group has delivered: which of those immediately before them wait, or are behind
+    some that do."""
 
     # Creating members
 
@@ -134,7 +133,7 @@ class GroupOrder(ChangingMember, kw_only=True):
     def _send_own(self, effects: Effects) -> None:
         super()._send_own(effects)
         if self.held and effects.message is not None:
-            self.behind[effects.message] = set(self.held)
+            self._index.put_behind(effects.message, self._index.ends())
 
     def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
         """A message that this member has just broadcast."""
@@ -175,9 +174,9 @@ class GroupOrder(ChangingMember, kw_only=True):
 
     def deliver(self, now: int) -> Delivery | None:
         while self.is_member:
-            for message, held in self.held.items():
-                if not held.behind & self.held.keys() and self._has_all(held.across):
-                    return self._give(message, now)
+            message = self._index.take_ready(self._has, self._first_lacking) if self.held else None
+            if message is not None:
+                return self._give(message, now)
             if not self._deliver_in_order(now):
                 return None
         return None
@@ -186,48 +185,56 @@ class GroupOrder(ChangingMember, kw_only=True):
         message, behind = delivery.message, self._waits_behind(delivery)
         if not isinstance(content, ApplicationData):
             self._apply(content, message, now)
+            self._index.put_behind(message, behind)
         elif self._is_new(content.original):
             named = decode_payload(content.payload)
-            waits_for = set() if self.in_group in named.across else behind
             shown = content.original or message
-            self.held[message] = WaitingMessage(shown, named.payload, named.across, waits_for)
+            is_ordered = self.in_group not in named.across
+            self._index.put_behind(message, behind)
+            self._hold(message, WaitingMessage(shown, named.payload, named.across, is_ordered))
             self._hear_of_removed(named.removed, self._all_know(content.original is not None))
-        else:
-            for first, held in self.held.items():
-                if held.message == content.original:
-                    held.copies.append(message)
-                    behind = behind | {first}
-        if behind:
-            self.behind[message] = behind
+        elif content.original is not None:  # or else it would be new
+            first = self._index.add_copy(content.original, message)
+            self._index.put_behind(message, behind if first is None else behind | {first})
+
+    def _hold(self, message: MessageId, waiting: WaitingMessage) -> None:
+        index = self._index  # which may be created here, from what is held so far
+        self.held[message] = waiting
+        index.hold(message, waiting)
 
     def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
         """It waits like any other: what follows it in other groups must not be given before it."""
         payload = decode_payload(entry.payload).payload
-        self.held[message] = WaitingMessage(entry.original, payload, {}, set())
+        self._hold(message, WaitingMessage(entry.original, payload, {}, is_ordered=False))
 
     def _waits_behind(self, delivery: Delivery) -> set[MessageId]:
-        """The messages before this one that wait."""
+        """The messages immediately before this one that wait, or are behind some that do."""
         if not self.held:
-            self.behind.clear()
             return set()
         origin, seq = delivery.message
-        found: set[MessageId] = set()
-        for cause in [MessageId(origin, seq - 1), *map(MessageId._make, (delivery.causes or {}).items())]:
-            if cause in self.held:
-                found.add(cause)
-            found |= self.behind.get(cause, set()) & self.held.keys()
-        return found
+        causes = (delivery.causes or {}).items()
+        return self._index.causes_that_wait([MessageId(origin, seq - 1), *map(MessageId._make, causes)])
+
+    @property
+    def _index(self) -> WaitingIndex:
+        index: WaitingIndex | None = vars(self).get("index")
+        if index is None:
+            index = vars(self)["index"] = WaitingIndex(self.held, self.behind)
+        return index
 
     def _give(self, message: MessageId, now: int) -> Delivery:
         """A message that has waited is for the application."""
         held = self.held.pop(message)
+        self._index.give(message, held)
         for group, causes in held.across.items():
             for stream, cause in causes.items() if group != self.in_group else ():
                 self._add_past(group, stream, cause, self._all_know(held.message != message))
         self._add_own(message)
         self.is_stale = True
         self._update(now)
-        return Delivery(held.message, held.payload)
+        if held.message == message:
+            return Delivery(held.message, held.payload)
+        return BroughtBack(held.message, held.payload, copy=message)
 
     @property
     def seat(self) -> Seat:
@@ -241,15 +248,20 @@ class GroupOrder(ChangingMember, kw_only=True):
     def waiting(self) -> list[Waiting]:
         return [
             *super().waiting(),
-            *(Waiting(each.message, self._lacks(each)) for each in self.held.values()),
+            *(Waiting(each.message, self._lacks(message, each)) for message, each in self.held.items()),
         ]
 
-    def _lacks(self, held: WaitingMessage) -> MessageId | None:
-        for group, causes in held.across.items():
-            for stream, cause in causes.items():
-                if not self._has(group, stream, cause):
-                    return MessageId(stream, cause.seq)
-        return next(iter(held.behind & self.held.keys()), None)
+    def _lacks(self, message: MessageId, held: WaitingMessage) -> MessageId | None:
+        lacking = self._first_lacking(held.across)
+        if lacking is not None:
+            return MessageId(lacking[1], lacking[2].seq)
+        return self._index.first_before(message) if held.is_ordered else None
+
+    def lacks_elsewhere(self, message: MessageId) -> NamedCause | None:
+        """The message of another group that one waits for."""
+        held = self.held.get(message)
+        lacking = None if held is None else self._first_lacking(held.across)
+        return None if lacking is None or lacking[0] == self.in_group else lacking
 
     # Who was removed
 
@@ -287,11 +299,15 @@ class GroupOrder(ChangingMember, kw_only=True):
         return None
 
     def _has_all(self, across: Causes) -> bool:
-        return all(
-            self._has(group, stream, cause)
-            for group, causes in across.items()
-            for stream, cause in causes.items()
-        )
+        return self._first_lacking(across) is None
+
+    def _first_lacking(self, across: Causes) -> NamedCause | None:
+        """One of these messages that the process has to wait for."""
+        for group, causes in across.items():
+            for stream, cause in causes.items():
+                if not self._has(group, stream, cause):
+                    return group, stream, cause
+        return None
 
     def _has(self, group: str, stream: Stream, cause: Cause) -> bool:
         """Whether the process need not wait for a message of another group."""
@@ -303,10 +319,9 @@ class GroupOrder(ChangingMember, kw_only=True):
 
     def _was_given(self, stream: Stream, cause: Cause) -> bool:
         """Whether the application has been given a message of this group, or never will be."""
-        for message, held in self.held.items():
-            for origin, seq in (message, *held.copies):
-                if origin == stream and seq <= cause.seq:
-                    return False
+        first = self._index.first_of(stream) if self.held else None
+        if first is not None and first <= cause.seq:
+            return False
         return is_settled(stream, cause, self.order.delivered, self._end_of)
 
     def _given_to_all(self, stream: Stream) -> int:
@@ -316,9 +331,18 @@ class GroupOrder(ChangingMember, kw_only=True):
             for each in self.progress.of(self._required())
         ]
         own = self.order.delivered.get(stream, 0)
-        return min([own, self._waiting_from().get(stream, _NEVER) - 1, *counts])
+        first = self._index.first_of(stream) if self.held else None
+        return min([own, *counts] if first is None else [own, first - 1, *counts])
+
+    def held_of(self, stream: Stream) -> int:
+        """How many messages of a stream wait, without copies of others."""
+        return self._index.count_of(stream) if self.held else 0
+
+    def _waiting_streams(self) -> set[Stream]:
+        return self._index.streams() if self.held else set()
 
     def _waiting_from(self) -> Counts:
+        """From which message of each stream on something waits; O(messages that wait), for reports."""
         found: Counts = {}
         for message, held in self.held.items():
             for origin, seq in (message, *held.copies):

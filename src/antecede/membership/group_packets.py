@@ -1,6 +1,6 @@
-"""What members of overlapping groups send each other, besides what members of one group do.
+"""Packets of members of overlapping groups, in addition to those of members of one group.
 
-A message names messages of other groups. A member that is in none of them passes these names on.
+A message names messages of other groups. A member that is in none of these groups passes the names on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ class Cause(msgspec.Struct, frozen=True, array_like=True):
 
     seq: int
     admissions: tuple[MessageId, ...] = ()
-    """What admitted its sender, what admitted the sender of that, and so on, as far as some members may not
-    have delivered it. Whoever has, and does not know the stream, has forgotten it."""
+    """The message that admitted its sender, the one that admitted the sender of that, and so on, as far as
+    some members may not have delivered them. A member that has delivered them, and does not know the stream,
+    has forgotten it."""
 
 
 Causes = dict[str, dict[Stream, Cause]]
@@ -33,7 +34,8 @@ class GroupPayload(msgspec.Struct, frozen=True, array_like=True):
     payload: bytes
     across: Causes = {}
     removed: RemovedMembers = {}
-    """Who was removed from groups. What is named need not be given to them; they may not know yet."""
+    """Members that were removed from groups and may not know it yet. `across` omits messages that only they
+    have not been given."""
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -42,9 +44,9 @@ class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
     state: bytes
     """The application's."""
     past: dict[Stream, Cause]
-    """What is in it that somebody may lack."""
+    """The messages in the state that some members may lack."""
     across: Causes
-    """What the sponsor has been given, or knows of, in other groups."""
+    """The messages of other groups that the sponsor has been given, or knows of."""
     removed: RemovedMembers
     """See `GroupPayload`."""
 
@@ -53,9 +55,10 @@ class GroupJoinRequest(JoinRequest, frozen=True, array_like=True, tag=80):
     """As `JoinRequest`, of a process that may be in other groups."""
 
     past: dict[Stream, Cause] = {}  # noqa: RUF012
-    """What it knows of in this group: its sponsor must have all of it."""
+    """The messages of this group of which it knows; its sponsor must have all of them."""
     removed: Counts = {}  # noqa: RUF012
-    """Who was removed from this group, and where their streams end: not to be asked."""
+    """Members that were removed from this group, and where their streams end: they must not act as
+    sponsors."""
 
 
 _PLAIN, _NAMES = b"\x00", b"\x01"
@@ -64,7 +67,7 @@ _snapshots = msgspec.msgpack.Decoder(GroupSnapshot)
 
 
 def encode_payload(payload: bytes, across: Causes, removed: RemovedMembers) -> bytes:
-    """A payload and what it names: one byte more if that is nothing."""
+    """A payload with the causes that it names; one byte longer if there are none."""
     if not across and not removed:
         return _PLAIN + payload
     return _NAMES + msgspec.msgpack.encode(GroupPayload(payload, across, removed))

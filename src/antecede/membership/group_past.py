@@ -1,15 +1,15 @@
-"""What a process that is in several groups must name: its causal past, as far as somebody may lack it.
+"""The causal past of a process in several groups, as far as some application may lack it.
 
-For each stream of each group that is the last message that the process has delivered there, or knows of
-through others. What everybody has been given is taken out. A message to a group names what no message to it
-has named before.
+The past has one entry for each stream of each group: the last message that the process has delivered there,
+or of which it knows through others. A message to a group names the entries that no earlier message to that
+group has named. An entry is dropped when every application has been given its message.
 
-What everybody has been given but those who were removed is taken out, too. A process that was removed may not
-know it, and still be given messages in that group. So who was removed from which group is named, once, in all
-groups: then it learns that before it is given what follows.
+Removed members do not count for that. A process that was removed and does not know it may still deliver
+messages in that group. So each removal is named too, once in every group: the removed process learns of it
+before it is given messages that follow.
 
-In a fixed group fewer names suffice: a message stands for those that precede it in its group. Here it may be
-lost with a member that is removed, and what precedes it not.
+In a fixed group fewer names suffice, because a message implies those that precede it in its group. Here it
+may be lost with a removed member while its predecessors are not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PastMessage(msgspec.Struct):
 
     cause: Cause
     named_in: set[Seat]
-    """Where messages of the process have named it."""
+    """The seats in whose groups messages of the process have named it."""
 
 
 class PastRemoval(msgspec.Struct):
@@ -45,10 +45,10 @@ class ProcessPast(msgspec.Struct):
 
     entries: dict[str, dict[Stream, PastMessage]] = msgspec.field(default_factory=dict)
     removed: dict[str, dict[Stream, PastRemoval]] = msgspec.field(default_factory=dict)
-    """Kept as long as tombstones are: nobody hears that the removed know it."""
+    """Kept as long as tombstones are, because nobody hears when the removed members know it."""
 
     def to_name(self, group: str, stream: Stream) -> Causes:
-        """What a message to a group must name; `stream` is the process's own there."""
+        """The entries that a message to a group must name; `stream` is the process's own there."""
         found: Causes = {}
         seat = group, stream
         for each, entries in self.entries.items():
@@ -59,7 +59,7 @@ class ProcessPast(msgspec.Struct):
         return found
 
     def removed_to_name(self, group: str, stream: Stream) -> RemovedMembers:
-        """As `to_name`: who was removed from other groups."""
+        """As `to_name`, for members that were removed from other groups."""
         found: RemovedMembers = {}
         seat = group, stream
         for each, entries in self.removed.items():

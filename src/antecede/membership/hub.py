@@ -1,7 +1,7 @@
-"""A super peer in a changing group: a member that has phones, of whom nobody else hears.
+"""A super peer in a changing group: a member that has phones, of which the other members know nothing.
 
-It broadcasts their messages as its own, in the order in which it receives them, but with the causes that
-each phone names. So a group needs one count for each super peer, whatever happens behind it.
+It broadcasts its phones' messages in its own stream, in the order in which it receives them, with the causes
+that each phone names. So the group needs one count for each super peer, however many phones are behind it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from antecede.membership.packets import (
     Content,
     Counts,
     Departure,
+    Expulsion,
     ProgressReport,
     Stream,
     Welcome,
@@ -125,8 +126,8 @@ class HubMember(ChangingMember, kw_only=True):
         return found
 
     def _chains_of_unstable(self) -> dict[Stream, MessageId]:
-        """Who was admitted by which message, of this member and of those whose messages are in `_unstable`: a
-        phone may bring them back to one that has never heard of their senders."""
+        """The admissions of this member and of the senders of messages in `_unstable`: a phone may bring
+        these messages back to a super peer that has never heard of their senders."""
         chain = self._whole_chain(self.stream)
         for _, message in self.site.unstable:
             chain |= self._admission_chain(message.origin)
@@ -143,9 +144,37 @@ class HubMember(ChangingMember, kw_only=True):
         if self.is_member and place is not None:
             self._retire(address)
             site.refused[address] = place.last
+            site.unannounced.add(place.slot)
             self._send(address, PhoneRefused(place.last))
             self._update(now)
         return self._effects()
+
+    def owes_expulsions(self) -> bool:
+        """Whether others are to be told which slots are retired, and may be: earlier versions cannot read
+        it."""
+        return bool(self.site.unannounced) and self.is_member and self.version >= Expulsion.since
+
+    def announce_expelled(self, now: int) -> Effects:
+        """Tell everybody that nothing more comes from the slots of expelled phones. A phone may have given
+        this super peer up before it could be told so, and have returned elsewhere with messages of which only
+        this one knows that they never arrived."""
+        if self.owes_expulsions():
+            expulsion = Expulsion(in_order(self.site.unannounced))
+            self.site.unannounced.clear()
+            self._on_expulsion(expulsion, self._broadcast(expulsion, now))
+            self._update(now)
+        return self._effects()
+
+    def _apply(self, content: Content, message: MessageId, now: int) -> None:
+        super()._apply(content, message, now)
+        if isinstance(content, Expulsion):
+            self._on_expulsion(content, message)
+
+    def _on_expulsion(self, expulsion: Expulsion, message: MessageId) -> None:
+        accepted = self.authors.setdefault(message.origin, {})
+        for slot in sorted(expulsion.slots):
+            if slot > 0:  # others have another meaning
+                accepted[-slot] = accepted.get(slot, 0)
 
     def may_leave(self) -> bool:
         site = self.site
@@ -167,7 +196,7 @@ class HubMember(ChangingMember, kw_only=True):
         return super().leave(now)
 
     def report(self, now: int) -> Effects:
-        sends = super().report(now).sends
+        sends = (*self.announce_expelled(now).sends, *super().report(now).sends)
         return Effects((*sends, *self._refuse_all(), *self.tell_stable(now).sends))
 
     def has_stable(self) -> bool:
@@ -198,15 +227,19 @@ class HubMember(ChangingMember, kw_only=True):
         return Effects(sends)
 
     def _end(self, stream: Stream, last: int) -> None:
-        """From now on things are stable without a removed member, also admissions, of which phones are told
-        nothing more. So they hear how much of this stream one must have that they may return to."""
+        """From now on messages become stable without the removed member, also admissions, and phones are not
+        told of stable admissions. So they learn how much of this member's stream a super peer must have
+        before they may bring anything back to it."""
         super()._end(stream, last)
         if stream in self.removals.removed:
             self.outbox += self._stable_up_to(0)
 
     def _stable_up_to(self, number: int) -> tuple[Send, ...]:
+        """To a phone a number above 0 also says that everything is settled that it has brought."""
         told = StableNumber(number, self.order.delivered[self.stream])
-        return (Send(to, told),) if (to := tuple(sorted(self.site.slots))) else ()
+        delayed = self.site.delayed if number else {}
+        to = tuple(sorted(self.site.slots.keys() - delayed.keys()))
+        return (Send(to, told),) if to else ()
 
     # Messages
 
@@ -277,6 +310,8 @@ class HubMember(ChangingMember, kw_only=True):
             return Fate.DELIVERED
         if 0 in last:  # the super peer has left: only phones that it had expelled may have sent it more
             return Fate.LOST if slot in last else Fate.DELIVERED
+        if -slot in last:
+            return Fate.LOST
         if self._end_of(stream) is not None:
             return Fate.LOST
         if stream in self.order.delivered:
@@ -339,10 +374,13 @@ class HubMember(ChangingMember, kw_only=True):
             self._send(link, PhoneRefused(site.refused[link]))
 
     def _take_delayed(self, now: int) -> None:
-        """All that phones had broadcast before they returned is brought back. What they have broadcast since
-        may follow: to their applications it is later."""
+        """Everything that phones had broadcast before they returned is brought back. The messages that they
+        have broadcast since may follow, as their applications expect."""
         delayed, self.site.delayed = self.site.delayed, {}
+        unstable = self.site.unstable
+        stable = unstable[0][0] - 1 if unstable else self.site.number
         for link, packets in delayed.items():
+            self._send(link, StableNumber(stable, self.order.delivered[self.stream]))
             try:
                 for data in packets:
                     self._receive_from_phone(link, self.decode(data), now)
@@ -388,7 +426,8 @@ class HubMember(ChangingMember, kw_only=True):
         self.undelivered.append(Delivery(identity, packet.payload))
 
     def _named_by(self, place: LiveSlot, packet: UplinkPacket) -> Counts | None:
-        """What a phone's message names in the group; None if it follows everything that is delivered here."""
+        """The causes that a phone's message names in the group; None if it follows everything delivered
+        here."""
         return self._known_only(self.site.table.outwards(packet.causes.numbers()))
 
     def _known_only(self, counts: Counts) -> Counts:
@@ -397,7 +436,7 @@ class HubMember(ChangingMember, kw_only=True):
         return {each: count for each, count in counts.items() if each in known}
 
     def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
-        """A phone has delivered so much."""
+        """A phone has delivered the messages up to this number."""
 
     # Phones that come and go
 
@@ -408,8 +447,8 @@ class HubMember(ChangingMember, kw_only=True):
         slot, last = site.take_slot()
         site.coming[link] = ComingPhone(slot, last, site.number)
         chain = self._whole_chain(self.stream)
-        # Everybody has all of the streams that are done here. Whoever has heard so may have forgotten them:
-        # in a report to everyone, in a welcome, or in the report that a new member is sent.
+        # Everybody has all of the streams that are done here. A member that has learned it may have forgotten
+        # them: from a report to everyone, a welcome, or the report that a new member is sent.
         done, delivered = self._all_have(), self.order.delivered
         counts = {each: count for each, count in delivered.items() if each not in done}
         self._send(link, MoveReady(self.stream, slot, last, counts, chain))
@@ -433,8 +472,8 @@ class HubMember(ChangingMember, kw_only=True):
         self.site.clean_up()
 
     def _has_delivered(self, counts: Counts, done: Collection[Stream] = ()) -> bool:
-        """Whether so much is delivered here. The streams must be known, too, even if nothing is in them:
-        whoever was removed and does not know it learns that before it knows newer members."""
+        """Whether these counts are delivered here. The streams must be known too, even empty ones: a member
+        that was removed and does not know it learns of its removal before it knows newer members."""
         known = self.order.delivered
         return all(
             stream in done or (stream in known and known[stream] >= count) for stream, count in counts.items()
@@ -459,7 +498,8 @@ class HubMember(ChangingMember, kw_only=True):
                 self._let_in(address, coming, coming.has.counts)
 
     def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
-        """A phone that was released has what this member has, and what it lacks is here."""
+        """Admit a phone that was released. This member has delivered everything that the phone has, and has
+        kept the messages that the phone lacks."""
         site = self.site
         del site.coming[address]
         self.is_stale = True

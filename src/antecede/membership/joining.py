@@ -1,4 +1,4 @@
-"""How a process becomes a member: it asks one, its sponsor, which admits it with a snapshot."""
+"""How a process becomes a member: it asks a member, its sponsor, which admits it and sends a snapshot."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class JoiningMember(ReturningMember, kw_only=True):
     def join(self, contact: int, now: int) -> Effects:
         """Ask the member at an address to be admitted.
 
-        An address is for one attempt. If there is no answer, the process asks again at another one and, once
-        it is admitted, abandons the others.
+        An address is for one attempt. If there is no answer, the process asks again at another address and,
+        once it is admitted, abandons the other attempts.
         """
         if self.phase != Phase.OUTSIDE:
             raise LocalError("only a process outside the group can join it, and asks once at an address")
@@ -43,7 +43,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         return self._effects()
 
     def abandon(self, now: int) -> Effects:
-        """The process does not wait for an answer here any more: there will be no member at this address."""
+        """The process no longer waits for an answer here. There will be no member at this address."""
         if self.phase not in (Phase.OUTSIDE, Phase.JOINING):
             raise LocalError("only a process that is not a member yet can abandon that")
         self.phase = Phase.ENDED
@@ -83,7 +83,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         self._greet()
         self._adopt(welcome)
         if self.removals.removed:
-            self._flush(now)  # others wait for it, even if the sponsor knows where these streams end
+            self._flush(now)  # others need the report, even if the sponsor knows where these streams end
         self._rebroadcast_lost(now)
 
     def _adopt(self, welcome: Welcome) -> None:
@@ -181,7 +181,7 @@ class JoiningMember(ReturningMember, kw_only=True):
         self._send(admission.address, self._report(forgotten))
 
     def _owed_to(self, stream: Stream, admission: AdmitMember) -> list[Packet]:
-        """What this member must send to a new one. From now on it is sent everything."""
+        """The packets that a new member lacks of this one. From now on everything is sent to it."""
         known = admission.counts.get(self.stream, 0)
         own = self.unstable.get(self.stream, {})
         owed = dict.fromkeys(own[seq].packet for seq in sorted(own) if seq > known)
@@ -190,8 +190,8 @@ class JoiningMember(ReturningMember, kw_only=True):
         return [packet for packet in packets if not self.order.relays or is_direct(packet)]
 
     def _forward_to_newcomers(self, message: MessageId) -> None:
-        """Pass on what is delivered here to members that this one has admitted, if its sender may not know
-        them: until it does, and has a link to them, they would wait for it."""
+        """Forward a message that is delivered here to members that this one has admitted, if its sender may
+        not know them yet. They would otherwise wait until the sender knows them and has a link to them."""
         entries = self.unstable[message.origin]
         entry, before = entries[message.seq], entries.get(message.seq - 1)
         if before is not None and before.packet == entry.packet:
@@ -204,8 +204,8 @@ class JoiningMember(ReturningMember, kw_only=True):
     # Incarnations that never started
 
     def _answer_nobody(self, link: int) -> None:
-        """Somebody takes this address for a member's. Whoever has left need not say so: its last message
-        does."""
+        """Tell the process at the other end that no member is at this address. A member that has left need
+        not say so, because its last message does."""
         if self.phase == Phase.REMOVED or self.stream < 0:
             self._send(link, NobodyHere(self.phase == Phase.REMOVED))
 

@@ -1,4 +1,4 @@
-"""How a member leaves: with its last message, and when everyone has that."""
+"""How a member leaves: it broadcasts its last message, and terminates when everyone has that."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LeavingMember(JoiningMember, kw_only=True):
         message = self._broadcast(self._departure(others), now)
         self.changes.append(ViewChange("leave", self.stream, message))
         if self.order.relays:
-            # Its farewell may be all that others ever have of it, if it crashes as whoever has admitted it.
+            # If it crashes, and its sponsor too, its farewell may be all that others ever receive of it.
             self._greet(1)
         self.phase = Phase.LEAVING
         self.awaiting, self.sent_to, self.ended = others, set(others), set(self.ends)
@@ -47,8 +47,8 @@ class LeavingMember(JoiningMember, kw_only=True):
         return Departure(in_order(others))
 
     def _go_if_possible(self) -> None:
-        """A member that has left goes when every member has all of its messages. Until then it supplies
-        them to whoever asks."""
+        """A member that has left terminates when every member has all of its messages. Until then it supplies
+        them to anyone who asks."""
         if self.phase == Phase.LEAVING and not self.awaiting - self.ended:
             self.phase = Phase.ENDED
 
@@ -65,7 +65,7 @@ class LeavingMember(JoiningMember, kw_only=True):
                     # A member: others that were have left or were removed, perhaps long ago.
                     self.ended |= self.sent_to - packet.view.keys()
                 if packet.is_forgotten:
-                    # Also by members of which this one has heard only here, and who are forgotten by now.
+                    # That includes members of which this one has heard only now, and that are forgotten.
                     self.ended |= self.awaiting
                 self._go_if_possible()
             case ProgressReport() if not packet.has_left:
@@ -77,16 +77,16 @@ class LeavingMember(JoiningMember, kw_only=True):
             case NobodyHere():
                 self._stop_serving(link)
             case _:
-                # It forwards nothing any more, since it takes no part in removals either. Whoever relied on
-                # it sends again what it has sent here, once it knows.
+                # It no longer forwards messages, since it takes no part in removals either. A member that
+                # relied on it sends them again once it knows.
                 pass
 
     def _has_gone(self) -> bool:
         return self.phase == Phase.ENDED and self.stream >= 0
 
     def _answer_leaver(self, link: int) -> None:
-        """This member has left too, and needs nothing more of one that has. But members whom this one knew
-        may."""
+        """This member has left too and needs nothing more from another leaver. But members that this one knew
+        may need its messages."""
         others = {each: address for each, address in self.addresses.items() if each != self.stream}
         contacts = {each: self.contacts[each] for each in others if each in self.contacts}
         self._send(link, DepartureConfirmed(self.stream, others, in_order(self.ends), contacts))
@@ -97,8 +97,8 @@ class LeavingMember(JoiningMember, kw_only=True):
         self._go_if_possible()
 
     def be_forgotten(self, cut: int | None) -> Effects:
-        """A member says that everyone has closed the stream of this one, and nobody knows it any more. `cut`
-        is where it was closed, if it was removed and that is still known."""
+        """A member says that everyone has closed this one's stream and forgotten it. `cut` is where the
+        stream was closed, if it was removed and that is still known."""
         if self.phase == Phase.LEAVING and (cut is None or cut >= self.order.delivered[self.stream]):
             self.phase = Phase.ENDED
         elif self.phase in (Phase.MEMBER, Phase.LEAVING):
@@ -109,14 +109,14 @@ class LeavingMember(JoiningMember, kw_only=True):
         if notice.stream != self.stream:
             return
         if self.phase == Phase.LEAVING and notice.cut >= self.order.delivered[self.stream]:
-            self._stop_serving(link)  # it has all, and did not wait for what was still on its way
+            self._stop_serving(link)  # it has everything, and did not wait for the last copy
         else:
             self.phase = Phase.REMOVED
 
     # Others
 
     def _stop_waiting_for(self, stream: Stream) -> None:
-        """A member that has left is down. Whatever comes of it after all is refused, since what it has
+        """A member that has left is down. Later packets from it are refused, since the streams that it has
         forwarded may be forgotten by then."""
         self.progress.coming.discard(stream)
         self.tombstones[stream] = self.ends[stream]
@@ -135,7 +135,7 @@ class LeavingMember(JoiningMember, kw_only=True):
             self._send(address, self._confirmation(stream))
 
     def _confirmation(self, stream: Stream) -> DepartureConfirmed:
-        """What a member that has left is told: who needs nothing more of it, as far as is known here."""
+        """Tell a member that has left which members need nothing more from it, as far as is known here."""
         have_it = (member for member, known in self.progress.known.items() if stream in known.closed)
         ended = in_order({*self.ends, *self.removals.removed, *self.tombstones, *have_it})
         contacts = {each: self.contacts[each] for each in self.addresses if each in self.contacts}

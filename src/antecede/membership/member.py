@@ -3,11 +3,12 @@
 Changes are causally ordered messages. A member's *view* is a function of the messages that it has delivered:
 admitted, minus left, minus removed. There is no coordinator, and nobody stops broadcasting.
 
-The member has a protocol of a fixed group (`order`) that keeps causal order among streams, and tells it who
-is there. Links must be reliable and FIFO. A driver treats a member like any other protocol, and besides:
+The member wraps a protocol of a fixed group (`order`), which keeps causal order among streams and is told who
+is in the view. Links must be reliable and FIFO. A driver treats a member like any other protocol. In addition
+it
 
 - passes `join`, `leave`, `remove`, `suspect` and `trust`, and calls `report` now and then;
-- when somebody asks to be admitted (`requests`), calls `sponsor` with the application's state;
+- when a process asks to be admitted (`requests`), calls `sponsor` with the application's state;
 - gives the application `take_snapshot()` of a new member before anything else is delivered to it;
 - sends what `pending_effects` returns after each delivery, and may look at `changes`.
 """
@@ -26,6 +27,7 @@ from antecede.membership.packets import (
     ControlPacket,
     Departure,
     Disowning,
+    Expulsion,
     Farewell,
     FetchReply,
     FetchRequest,
@@ -56,7 +58,7 @@ from antecede.protocols.base import (
 )
 
 _NAMING = (ProgressReport, LinkRequest, UnnumberedPacket)
-"""Packets that say who has sent them, which the receiver may not know by its address yet."""
+"""Packets that name their sender, which the receiver may not know by its address yet."""
 
 
 class ChangingMember(LeavingMember, kw_only=True):
@@ -105,8 +107,8 @@ class ChangingMember(LeavingMember, kw_only=True):
         return self._effects(message)
 
     def remove(self, stream: Stream, now: int) -> Effects:
-        """Remove a member from the group. Of one that has left: it is down, so do not wait for the last that
-        it has sent. If this member has left itself: the other is down, so do not wait until it has all."""
+        """Remove a member from the group. If that member has left, it is down: do not wait for its last
+        packets. If this member has left itself, the other is down: do not wait until it has everything."""
         if self.phase == Phase.LEAVING:
             self.ended.add(stream)
             self._go_if_possible()
@@ -119,7 +121,7 @@ class ChangingMember(LeavingMember, kw_only=True):
         return self._effects()
 
     def suspect(self, stream: Stream, now: int) -> Effects:
-        """A member seems to be down: others are preferred where that is possible."""
+        """A member seems to be down: prefer others where that is possible."""
         if self.is_member and stream in self.addresses:
             self._send_again(self.order.suspect(stream))
         return self._effects()
@@ -139,7 +141,7 @@ class ChangingMember(LeavingMember, kw_only=True):
     # Delivering
 
     def deliver(self, now: int) -> Delivery | None:
-        """The next message for the application. What concerns members takes effect on the way."""
+        """The next message for the application. Membership messages before it take effect."""
         while self.is_member and not self.undelivered:
             if not self._deliver_in_order(now):
                 return None
@@ -165,7 +167,8 @@ class ChangingMember(LeavingMember, kw_only=True):
         if not isinstance(content, ApplicationData):
             self._apply(content, delivery.message, now)
         elif content.original is not None and content.original.origin in self.addresses:
-            # Whoever brings back what may be lost with a stream has delivered that its member was removed.
+            # A member that brings back a message of a stream has delivered the removal of that stream's
+            # member.
             raise RemoteError("a copy of a message of one that is a member")
         elif self._is_new(content.original):
             message, _ = self._identify(content, delivery.message)
@@ -173,7 +176,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._on_application(content, delivery.message, delivery.causes or {})
 
     def pending_effects(self, now: int) -> Effects:
-        """What deliveries have caused to be sent."""
+        """The packets to send as a consequence of deliveries."""
         return self._effects() if self.outbox else NO_EFFECTS
 
     def _apply(self, content: Content, message: MessageId, now: int) -> None:
@@ -189,8 +192,8 @@ class ChangingMember(LeavingMember, kw_only=True):
                 self.removals.hear(message.origin, content.cuts)
             case Disowning():
                 self._on_disowning(content.stream, message)
-            case ApplicationData():
-                pass
+            case ApplicationData() | Expulsion():
+                pass  # of slots know super peers
 
     def waiting(self) -> list[Waiting]:
         held: list[Waiting] = self.order.waiting()
@@ -199,7 +202,7 @@ class ChangingMember(LeavingMember, kw_only=True):
     # Receiving
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        """A packet from the process at an address, whatever that is."""
+        """A packet from the process at an address, in any phase."""
         if isinstance(packet, Welcome):
             self._on_welcome(link, packet, now)
             before, self.before_welcome = self.before_welcome, []
@@ -258,21 +261,27 @@ class ChangingMember(LeavingMember, kw_only=True):
     def _receive_unnumbered(self, packet: UnnumberedPacket, now: int) -> None:
         if not is_sent_directly(decode_content(packet.payload)):
             raise RemoteError("a message without a number that is no report on removed streams")
-        if self.is_member and packet.member not in self.ends:
+        if not self.is_member or packet.member in self.ends:
+            return
+        is_known = packet.member in self.order.delivered
+        if not is_known and any(map(self._is_beyond, map(MessageId._make, packet.causes.items()))):
+            # Also if that stream is forgotten: no report waits for a forgotten one.
+            self._refuse_stranger(packet.member)
+        else:
             self.order.receive_directly(packet, now)
-            if packet.member not in self.order.delivered:
-                self._refuse_void()
+        if not is_known:
+            self._refuse_void()
 
     def _answer_stranger(self, link: int, request: LinkRequest) -> None:
-        """This member has left, and will never know the one that asks for a link. If that was never admitted,
-        what it lacks may be stable, and nobody has it any more."""
+        """This member has left, and will never know the one that asks for a link. If that one was never
+        admitted, the messages that it lacks may be stable, so that nobody retains them."""
         if any(map(self._is_beyond, request.admissions.values())):
             self._send(link, RemovedNotice(request.member, 0))
         else:
             self._supply_link(link, request)
 
     def _answer_removed(self, stream: Stream, end: int, packet: Packet) -> Packet:
-        """One that had left before, and of which nothing is lost, has not to return."""
+        """A removed member that had left before, and of which nothing is lost, need not return."""
         if isinstance(packet, ProgressReport) and packet.has_left and packet.delivered.get(stream, 0) <= end:
             return self._confirmation(stream)
         return RemovedNotice(stream, end)
@@ -296,10 +305,10 @@ class ChangingMember(LeavingMember, kw_only=True):
     def _on_progress(self, link: int, report: ProgressReport) -> None:
         member = report.member
         if report.has_left and (member in self.ends or self._is_forgotten(report)):
-            self._send(link, self._confirmation(member))  # perhaps once more: others may have ended since
+            self._send(link, self._confirmation(member))  # perhaps again: others may have ended since
             if member not in self.ends:
                 for table in (self.early, self.early_requests, self.progress.pending):
-                    table.pop(member, None)  # it did not know, and has sent what everybody has had
+                    table.pop(member, None)  # it did not know; everybody has had these messages
             return
         self.progress.receive(report)
         self.heard[member] = report.delivered
@@ -309,7 +318,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             self.removals.hear(member, report.closed)
 
     def _is_forgotten(self, report: ProgressReport) -> bool:
-        """Whether the sender of a report was a member here and is forgotten; or else it is not known yet."""
+        """Whether the sender of a report was a member here and is forgotten. If not, it is not known yet."""
         delivered, member, seq = self.order.delivered, report.member, 0
         while member not in delivered:
             if member not in report.admissions:
@@ -320,7 +329,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             # If its sponsor is forgotten too, so is the message that admitted it.
         return bool(0 < seq <= delivered[member])
 
-    # What follows from whatever happened
+    # After each event
 
     def _update(self, now: int) -> None:
         if self.progress.pending:
@@ -337,7 +346,8 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._agree()
 
     def report(self, now: int) -> Effects:
-        """Tell others what is delivered here, and ask for what is still lacking since the last time."""
+        """Report to others what is delivered here, and ask for messages that are missing since the last
+        report."""
         if self.is_member:
             report = self._report()
             if to := self._other_addresses():
@@ -345,9 +355,11 @@ class ChangingMember(LeavingMember, kw_only=True):
             self.progress.announced |= report.done
             self.is_stale = True
             self._fetch_lacking()
+            if self.order.relays:
+                self._drop_early()
             self._update(now)
         elif self.phase == Phase.LEAVING:
-            # Everybody: those that are awaited may be down, and others know whether they were removed.
+            # To everybody: awaited members may be down, and others know whether they were removed.
             others = tuple(sorted(self.addresses[each] for each in self.addresses if each != self.stream))
             self.outbox.append(Send(others, self._report()))
         return self._effects()

@@ -1,24 +1,26 @@
 """`multigroup` in changing groups: causal order across groups that share processes.
 
-A process has one member in each of its groups. In its group a member is one of `mbcp`, and everything about
-members happens there: no group waits for another. What it delivers then waits here, until the process has
-been given the messages of other groups that it names. So a group agrees on where a removed stream ends
-whatever happens in other groups. A named message that is lost with a removed member is not waited for, nor
-is one of a group that the process is not in.
+A process has one member in each of its groups. Inside its group a member runs `mbcp`, and joins, departures
+and removals happen there: no group waits for another. A message that its group has delivered then waits, in
+`GroupOrder`, until the process has been given the messages of other groups that it names. So a group agrees
+on the end of a removed stream whatever happens in other groups. A process does not wait for a named message
+that is lost with a removed member, nor for one of a group that it is not in.
 
-- A process that joins says what it knows of in that group. Its sponsor waits until it has been given that.
-- The sponsor says what it knows of in other groups. The process starts once its members there have been given
-  that. Until then it delivers nothing that follows what the snapshot may lack.
-- It joins one group at a time: two snapshots might each lack a cause of the other.
-- Sponsors may wait for each other, or all be gone. So a process that waits for long goes on in its other
-  groups, and asks for a snapshot with what it is given there. One that lacks some of it is refused; the
-  process asks again at another address, as if there had been no answer.
-- Who was removed from a group is told in the others: a process that does not know it yet learns it there.
-- Members report what waits. A stream is forgotten when nothing of it waits anywhere; then members tell their
-  other groups, where it is not named any more.
+- A process that joins sends its sponsor the messages of that group of which it knows. The sponsor admits it
+  once it has been given all of them.
+- The sponsor sends the messages of other groups of which it knows. The process starts once its members there
+  have been given all of them. Until then it delivers nothing that may depend on messages that the snapshot
+  lacks.
+- It joins one group at a time, since two snapshots might each lack a cause of the other.
+- Sponsors may wait for each other, or all be gone. So a process that has waited for long continues in its
+  other groups, and asks for a snapshot that has everything on which these deliveries depend. It refuses a
+  snapshot that lacks some of that, and asks again at another address, as if there had been no answer.
+- Removals are announced in the other groups, so that a removed process that does not know it learns of it.
+- Members report which messages wait. A stream is forgotten when none of its messages waits anywhere. Then its
+  members tell their other groups, which no longer name it.
 
-A driver creates the members of a process, says so with `connect`, and after each call of one calls `refresh`
-of the others.
+A driver creates the members of a process and passes them to `connect`. After each call to one of them it
+calls `refresh` of the others.
 """
 
 from __future__ import annotations
@@ -72,23 +74,25 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
     packets: ClassVar[Any] = Mbcp.packets | MembershipPacket | GroupJoinRequest | GroupReport
 
     known: dict[Stream, Cause] = msgspec.field(default_factory=dict)
-    """While it joins: what the process knew of in this group when it asked, and the snapshot must have."""
+    """While it joins: the messages of this group of which the process knew when it asked. The snapshot must
+    have them."""
     contact: int = -1
     """While it joins: whom it has asked."""
     is_late: bool = False
-    """While it joins: whether it has waited for an answer since another member of the process reported."""
+    """While it joins: whether another member of the process has reported since it asked."""
     waited: int = 0
     """While it joins: how often other members of the process have reported since it asked."""
     has_refused: bool = False
     """Whether it has refused a snapshot; there will be no other at this address."""
     welcome: tuple[int, bytes] | None = None
-    """While it waits to start: from where, and the packet."""
+    """While it waits to start: the address from which the welcome came, and the packet."""
     asking: dict[int, dict[Stream, Cause]] = msgspec.field(default_factory=dict)
-    """Who asks to be admitted, and what this member must have been given before."""
+    """By address: the processes that ask to be admitted, and what this member must have been given before."""
     reported_gone: list[tuple[Stream, int, dict[str, frozenset[Stream]]]] = msgspec.field(
         default_factory=list
     )
-    """Who says that streams of other groups are gone, after which of its messages."""
+    """Reports that streams of other groups are gone: who sent them, after which of its messages, and
+    which."""
     to_report: dict[str, set[Stream]] = msgspec.field(default_factory=dict)
 
     # Joining
@@ -110,7 +114,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         self._send(self.contact, GroupJoinRequest(self.me, self.known, removed))
 
     def _go_on_elsewhere(self) -> None:
-        """While it joins: what waits in other groups is given after all, if there is no answer for long."""
+        """While it joins: if there is no answer for long, stop holding messages of other groups."""
         if self.phase != Phase.JOINING or self.welcome is not None or self.has_refused:
             return
         self.waited += 1
@@ -118,8 +122,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             self.is_late = True
             return
         if self.waited > _PATIENCE and self._has_asked_again():
-            # Whoever has admitted it here may be gone. Others wait for its report on that, and those that it
-            # has asked since then wait for these.
+            # Its sponsor may be gone. The other members wait for its flush report on that, and the sponsors
+            # that it has asked since then wait for them.
             self.outbox += self.abandon(0).sends
             return
         before = self.known
@@ -132,10 +136,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             self._ask()
 
     def _has_asked_again(self) -> bool:
-        return any(
-            each.phase == Phase.JOINING and each.in_group == self.in_group and each.waited < self.waited
-            for each in self.elsewhere
-        )
+        others = (each for each in self.elsewhere if each.in_group == self.in_group and not each.has_refused)
+        return any(each.phase == Phase.JOINING and each.waited < self.waited for each in others)
 
     def abandon(self, now: int) -> Effects:
         effects = super().abandon(now)
@@ -163,8 +165,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return super().receive(link, packet, now)
 
     def _refuse(self, link: int) -> None:
-        """Nobody will be at this address. All who take it for a member's hear that at once: whoever has
-        admitted it may be removed, and others wait for its report on that."""
+        """Nobody will be at this address. All who take it for a member's are told at once: its sponsor may be
+        removed, and others would wait for its flush report."""
         self.has_refused = True
         for each in sorted({link, *(source for source, _ in self.before_welcome)}):
             self._answer_nobody(each)
@@ -214,7 +216,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                 self.requests.append(address)
 
     def _may_admit(self, past: dict[Stream, Cause]) -> bool:
-        """What counts as delivered here must be what the application has, with all that the process knows."""
+        """Whether the application has everything that counts as delivered here, and all that the process
+        knows."""
         return not self.held and all(self._was_given(stream, cause) for stream, cause in past.items())
 
     def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
@@ -250,7 +253,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         """What is brought back is given to the application after what precedes it, and waits for nothing."""
         found = super()._fate(entry)
         if found is Fate.LOST:
-            is_waiting = any(each.origin != self.stream for each in self.held)  # more than own copies
+            is_waiting = len(self.held) > self.held_of(self.stream)  # more than own copies
             if is_waiting or not self._has_all(decode_payload(entry.payload).across):
                 return Fate.OPEN
         return found
@@ -271,7 +274,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return _group_report(ordinary, self._waiting_from(), gone, removed)
 
     def _known(self) -> dict[Stream, ProgressReport]:
-        """A new member must not take what waits somewhere for given there, not even when it starts."""
+        """Include what waits at others: a new member must know from the start that it is not given there."""
         known = super()._known()
         for member, each in self.progress.known.items():
             if each.waiting:
@@ -301,7 +304,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
 
     def _finished(self, others: list[KnownProgress]) -> Counts:
         """What waits somewhere is still needed."""
-        waiting = set().union(self._waiting_from(), *(each.waiting for each in others))
+        waiting = self._waiting_streams().union(*(each.waiting for each in others))
         return {stream: end for stream, end in self._closed().items() if stream not in waiting}
 
     def _forget(self, stream: Stream) -> None:

@@ -1,8 +1,8 @@
-"""What members of a changing group send each other.
+"""The packets of members of a changing group.
 
 A *stream* is the numbered messages of one incarnation of a member. Its id is unique without agreement: small
-for founders, and a hash of the message that admitted it for everyone else, so a process that joins again is
-another stream. An *address* is where a driver reaches a process.
+for founders, and a hash of the message that admitted it for everyone else, so a process that joins again has
+another stream. An *address* is where a driver reaches a process, in one attempt to join.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Counts = dict[Stream, int]
 
 
 def in_order(items: Iterable[_Item]) -> frozenset[_Item]:
-    """A set that is always encoded alike. The order of a member's own sets depends on how they came about; a
-    driver that restores a member and repeats what happened since must get the same packets."""
+    """A set that always has the same encoding. The iteration order of a member's own sets depends on their
+    history. A driver that restores a member and replays the events since then must get the same packets."""
     return frozenset(sorted(items))
 
 
@@ -54,9 +54,9 @@ class ApplicationData(msgspec.Struct, frozen=True, tag="data", array_like=True):
 
     payload: bytes
     original: MessageId | None = None
-    """Where it was broadcast first, by a member that was removed wrongly and has returned."""
+    """The id under which it was first broadcast, if a member that was removed wrongly brings it back."""
     author: tuple[Stream, int] | None = None
-    """If a phone has broadcast it first: the stream of its super peer, and its slot there."""
+    """If a phone broadcast it first: the stream of its super peer, and its slot there."""
     sent_by: tuple[int, int] | None = None
     """If a phone of the sender broadcasts it now: its slot, and the number of the message there."""
 
@@ -67,7 +67,8 @@ class AdmitMember(msgspec.Struct, frozen=True, tag="admit", array_like=True):
     stream: Stream
     address: int
     counts: Counts
-    """What its sponsor had delivered at that moment, of every stream that it knew: what the snapshot has."""
+    """How many messages its sponsor had delivered at that moment, of every stream that it knew. The snapshot
+    has exactly these."""
     contact: bytes = b""
     """Who it is and where it can be reached, as drivers write it."""
 
@@ -76,10 +77,10 @@ class Departure(msgspec.Struct, frozen=True, tag="leave", array_like=True):
     """The last message of its stream; its member needs nothing more."""
 
     sent_to: frozenset[Stream]
-    """Whom it is sent to by its member itself; others have to fetch it."""
+    """The members to which its sender sends it; others have to fetch it."""
     expelled: Counts = msgspec.field(default_factory=dict)
-    """If it is a super peer's: by slot, the last message that it has broadcast for each phone that it had
-    expelled. All that its other phones have sent it is in its stream."""
+    """If it is a super peer's: by slot, the last message that it has broadcast for each expelled phone. All
+    messages of its other phones are in its stream."""
 
 
 class Removal(msgspec.Struct, frozen=True, tag="remove", array_like=True):
@@ -89,8 +90,8 @@ class Removal(msgspec.Struct, frozen=True, tag="remove", array_like=True):
 
 
 class FlushReport(msgspec.Struct, frozen=True, tag="flush", array_like=True):
-    """How much of each removed stream this member holds, and holds for good: it accepts no more of it from
-    the removed member."""
+    """How much of each removed stream this member holds. It accepts nothing more from the removed members, so
+    the counts are final."""
 
     held: Counts
     """The last message held without a gap before it."""
@@ -104,7 +105,16 @@ class Disowning(msgspec.Struct, frozen=True, tag="disown", array_like=True):
     stream: Stream
 
 
-MembershipChange = AdmitMember | Departure | Removal | FlushReport | Disowning
+class Expulsion(msgspec.Struct, frozen=True, tag="expel", array_like=True):
+    """Its sender, a super peer, has retired these slots, because it has expelled the phones there: it has
+    broadcast all that it ever will from them."""
+
+    since: ClassVar[int] = 2
+
+    slots: frozenset[int]
+
+
+MembershipChange = AdmitMember | Departure | Removal | FlushReport | Disowning | Expulsion
 Content = ApplicationData | MembershipChange
 
 PLAIN, _OTHER = b"\x00", b"\x01"
@@ -113,7 +123,7 @@ _decoder = msgspec.msgpack.Decoder(Content)
 
 
 def encode_content(content: Content) -> bytes:
-    """A payload: one byte more than the application's own, if it is that."""
+    """A payload, one byte longer than the application's own if it contains nothing else."""
     if isinstance(content, ApplicationData) and content.original is None and content.sent_by is None:
         return PLAIN + content.payload
     return _OTHER + msgspec.msgpack.encode(content)
@@ -129,13 +139,13 @@ def decode_content(payload: bytes) -> Content:
 
 
 def is_plain(payload: bytes) -> bool:
-    """Whether a message is one of the application's own, which is in most payloads."""
+    """Whether a payload contains only the application's own, as most do."""
     return not payload[0] & ~SEALED if payload else False
 
 
 def is_sent_directly(content: Content) -> bool:
-    """Whether a message is sent to everyone by its member itself, also where others are forwarded: a removal
-    waits for the reports of all, and there are as many packets either way."""
+    """Whether its member sends a message to everyone itself, even if the protocol forwards others: a removal
+    waits for the reports of all members, and the number of packets is the same."""
     return isinstance(content, FlushReport)
 
 
@@ -147,7 +157,7 @@ class ControlPacket(Packet, frozen=True, array_like=True):
 
 
 class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
-    """What its sender has delivered."""
+    """What its sender has delivered, closed, and called done."""
 
     metric_name: ClassVar[str] = "progress"
 
@@ -156,12 +166,12 @@ class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
     closed: Counts
     """The streams that have ended and are delivered completely, and where each ended."""
     done: frozenset[Stream]
-    """Those that all members are known to have closed: its sender will not name them again."""
+    """The streams that all members are known to have closed. Its sender will not name them again."""
     has_left: bool = False
-    """Whether its sender has left, and says so only to tell that it has its own messages."""
+    """Whether its sender has left, and reports only that it still supplies its own messages."""
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
-    """Which message admitted its sender, which one its sponsor, and so on: those that some may never
-    deliver."""
+    """The chain of admissions: the message that admitted its sender, the one that admitted its sponsor, and
+    so on, as far as some members may never deliver them."""
 
     def waiting_from(self) -> Counts:
         """From which message of each stream on the application has not been given what is delivered."""
@@ -174,9 +184,9 @@ class GroupReport(ProgressReport, frozen=True, array_like=True, tag=81):
     waiting: Counts = {}  # noqa: RUF012
     """From which message of each stream on the application has not been given what is delivered."""
     gone: dict[str, frozenset[Stream]] = {}  # noqa: RUF012
-    """Streams of other groups that nobody has to name any more."""
+    """Streams of other groups that need not be named any more."""
     removed: dict[str, Counts] = {}  # noqa: RUF012
-    """Who was removed from groups and may not know that these are gone, and where their streams end."""
+    """By group, members that were removed and may not know it, and where their streams end."""
 
     def waiting_from(self) -> Counts:
         return self.waiting
@@ -189,10 +199,10 @@ class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
 
     member: Stream
     view: Counts
-    """Those who may not have, as far as the sender knows, and their addresses; the sender is among them if
-    it is a member."""
+    """The members that may not have delivered it, as far as the sender knows, and their addresses. The sender
+    is among them if it is a member."""
     ended: frozenset[Stream]
-    """Those who need it no more."""
+    """The streams that have ended or whose members no longer need the message."""
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
     """Of those in `view`."""
     is_forgotten: bool = False
@@ -208,13 +218,13 @@ class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
 
 
 class HistoryRequest(JoinRequest, frozen=True, array_like=True, tag=58):
-    """The same, and it wants the messages that are retained instead of a snapshot."""
+    """As `JoinRequest`, but the process asks for the retained messages instead of a snapshot."""
 
     since: ClassVar[int] = 2
 
 
 class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
-    """What a sponsor tells the member that it has admitted."""
+    """The state with which a newly admitted member starts, from its sponsor."""
 
     metric_name: ClassVar[str] = "welcome"
 
@@ -226,8 +236,8 @@ class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     addresses: Counts
     """Of the members of the view."""
     messages: list[bytes]
-    """What the sponsor has delivered and does not know to be stable, in that order, and then what it holds:
-    packets of its protocol."""
+    """Packets of the sponsor's protocol: the messages that it has delivered and does not know to be stable,
+    in the order of delivery, and then those that it holds."""
     removed: frozenset[Stream]
     cuts: Counts
     done: frozenset[Stream]
@@ -246,7 +256,7 @@ class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
         return len(self.snapshot)
 
     def proven(self) -> dict[Stream, bytes]:
-        """What proves the last messages in `delivered`."""
+        """Signed statements on the last messages in `delivered`."""
         return {}
 
 
@@ -254,7 +264,7 @@ class SealedWelcome(Welcome, frozen=True, array_like=True, tag=54):
     """As `Welcome`, in a group whose messages have seals."""
 
     statements: dict[Stream, bytes] = msgspec.field(default_factory=dict)
-    """What proves the last messages in `delivered`, as drivers write it."""
+    """Signed statements on the last messages in `delivered`, encoded by drivers."""
 
     def proven(self) -> dict[Stream, bytes]:
         return self.statements
@@ -279,7 +289,7 @@ class FetchReply(ControlPacket, frozen=True, array_like=True, tag=45):
 
 
 class NobodyHere(ControlPacket, frozen=True, array_like=True, tag=46):
-    """No member is at its sender's address: it was removed, or never started."""
+    """There is no member at its sender's address: it was removed, or never started."""
 
     metric_name: ClassVar[str] = "nobody"
 
@@ -306,7 +316,7 @@ class VersionRequired(ControlPacket, frozen=True, array_like=True, tag=59):
 
 
 class RemovedNotice(ControlPacket, frozen=True, array_like=True, tag=47):
-    """A stream of the receiver was removed; it ends here."""
+    """A stream of the receiver was removed, and ends at `cut`."""
 
     metric_name: ClassVar[str] = "refused"
 

@@ -1,9 +1,9 @@
 """A phone in a changing group: an internal peer that joins, leaves, and moves between super peers.
 
-It moves without a gap and without a snapshot. The new super peer keeps for it, from a moment on, all that it
-delivers. The old one releases it when it has delivered all that the new one had at that moment. The phone
-then has a set of messages that is the old one's, and the new one sends it the rest. What it broadcasts
-meanwhile waits until then. Nobody else hears of it.
+A move leaves no gap and needs no snapshot. From some moment on, the new super peer keeps for the phone every
+message that it delivers. The old one releases the phone once it has delivered everything that the new one had
+delivered at that moment. The phone then has exactly the old one's messages, and the new one sends it the
+rest. Messages that the phone broadcasts meanwhile wait until then. No other member learns of the move.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from antecede.membership.site_packets import (
     author_id,
 )
 from antecede.membership.state import Phase
+from antecede.membership.upgrading import FIRST
 from antecede.protocols.base import (
     Delivery,
     Effects,
@@ -44,18 +45,22 @@ from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignmen
 
 ACK_EVERY = 8
 """Deliveries after which a silent phone reports its progress."""
+SETTLES_FIRST_SINCE = 2
+"""The version of the wire format in which super peers accept nothing from a phone, and do not tell it what is
+stable, until everything that it has brought is broadcast again or need not be."""
 
 
 class FifoInternalPeer(InternalPeer, tag="phone"):
-    """On FIFO links what a message depends on has arrived before it. Nothing is held: a message may depend on
-    another through one that concerns members, which phones do not receive."""
+    """On FIFO links the causes of a message have arrived before it, so nothing is held. Holding would not
+    work either: a message may depend on another one through a membership message, which phones do not
+    receive."""
 
     holdback: HoldBackQueue[int, SiteDownlink] = msgspec.field(  # type: ignore[assignment]
         default_factory=HoldBackQueue
     )
 
     is_linear: bool = False
-    """Whether it names all that it has delivered, by the last number, instead of single numbers."""
+    """Whether it names everything that it has delivered, by the last number, instead of single numbers."""
 
     def create_packet(self, payload: bytes) -> UplinkPacket:
         if self.is_linear:
@@ -123,6 +128,13 @@ class Phone(msgspec.Struct):
     retained: list[RetainedByPhone] = msgspec.field(default_factory=list)
     brought: Backlog = msgspec.field(default_factory=Backlog)
     """What it brought from its former life, and who was admitted by which message since then."""
+    hears_when_settled: bool = False
+    """Whether its super peer lets it know when all that it has brought is settled."""
+    is_settled: bool = False
+    """Whether that has happened, and the driver has not seen to it."""
+    late: list[BacklogEntry] = msgspec.field(default_factory=list)
+    """What it has broadcast since it returned and before that was settled. Everybody delivers what it has
+    brought before that; for its own application the driver sees to it."""
     last: int = 0
     """The last message of its super peer's stream when that said what is stable."""
     snapshot: bytes | None = None
@@ -139,7 +151,7 @@ class Phone(msgspec.Struct):
         self._send(hub, PhoneJoin(self.brought))
 
     def move(self, hub: int) -> None:
-        """Ask another super peer for a slot. The phone stays where it is until that is there."""
+        """Ask another super peer for a slot. The phone stays where it is until it has the new slot."""
         if not self.may_move(hub):
             raise LocalError("a phone moves from its super peer to another, once at a time")
         self.contact = hub
@@ -160,8 +172,8 @@ class Phone(msgspec.Struct):
         self.phase = Phase.LEAVING
 
     def give_up(self, gone: frozenset[int] | set[int]) -> None:
-        """Super peers at these addresses were removed. If the phone relies on one, it can only return. It
-        first asks the others what they have accepted of it."""
+        """Super peers at these addresses were removed. If the phone relies on one of them, it has to return
+        as another incarnation. It first asks the other super peers what they have accepted from it."""
         here, coming = self.here, self.coming
         if coming is None and here is not None and here.hub not in gone and self.phase == Phase.MEMBER:
             self.contact = here.hub  # it stays where it is
@@ -177,7 +189,7 @@ class Phone(msgspec.Struct):
             self._end()
 
     def quit(self, hub: int) -> None:
-        """The slot that a super peer was asked for is not wanted any more."""
+        """The phone no longer needs the slot for which it asked a super peer."""
         self.quitting.add(hub)
         self._send(hub, PhoneLeave(0))
 
@@ -196,6 +208,8 @@ class Phone(msgspec.Struct):
         (message,) = packet.message_ids()
         entry = BacklogEntry(message, payload, (place.stream, place.slot))
         self.retained.append(RetainedByPhone(entry, 0))
+        if self.is_settling:
+            self.late.append(entry)
         if self.coming is None:
             self._send(place.hub, packet)
         else:
@@ -217,7 +231,7 @@ class Phone(msgspec.Struct):
         return self.here.peer.waiting() if self.here is not None else []
 
     def make_backlog(self) -> Backlog:
-        """What a new life of this phone is to bring back, in the order in which it was received."""
+        """The messages that a new incarnation of this phone is to bring back, in the order of reception."""
         entries = [*self.brought.entries, *(each.entry for each in self.retained)]
         found = {entry.original: entry for entry in entries}
         backlog = Backlog(list(found.values()))
@@ -228,10 +242,11 @@ class Phone(msgspec.Struct):
 
     # Receiving
 
-    def receive(self, link: int, packet: Packet) -> None:
+    def receive(self, link: int, packet: Packet, version: int = FIRST) -> None:
+        """`version` is the one of the wire format that the super peer speaks."""
         here, coming = self.here, self.coming
         if isinstance(packet, PhoneWelcome):
-            self._on_welcome(link, packet)
+            self._on_welcome(link, packet, version)
         elif isinstance(packet, MoveReady):
             self._on_move_ready(link, packet)
         elif isinstance(packet, PhoneRefused):
@@ -241,13 +256,17 @@ class Phone(msgspec.Struct):
         elif isinstance(packet, PhoneReleased):
             if coming is not None and not self.is_released and not self.is_giving_up:
                 self.is_released = True
+                self._settle()
                 self._send(coming.hub, PhoneArrival(packet.counts, packet.done))
         elif isinstance(packet, StableNumber):
             self.last = packet.last
+            if packet.number:
+                self._settle()
             self.retained = [each for each in self.retained if not 0 < each.number <= packet.number]
         else:
             if isinstance(packet, NumberAssignment):
                 self._note_number(here, packet)
+                self._settle()
             elif isinstance(packet, SiteDownlink):
                 if packet.is_again and self._has(packet.message_ids()[0]):
                     here.peer.delivered.add(packet.number)
@@ -255,10 +274,12 @@ class Phone(msgspec.Struct):
                 self._retain(packet)
             self.outbox += here.peer.receive(link, packet)
 
-    def _on_welcome(self, link: int, welcome: PhoneWelcome) -> None:
+    def _on_welcome(self, link: int, welcome: PhoneWelcome, version: int) -> None:
         coming = self.coming
         if self.phase == Phase.JOINING and link == self.contact and welcome.snapshot is not None:
             self.phase, self.snapshot = Phase.MEMBER, welcome.snapshot
+            # One that is upgraded later does not hold back what it has not held back so far.
+            self.hears_when_settled = version >= SETTLES_FIRST_SINCE
             self.here = PhoneSlot.create(link, welcome.stream, welcome.slot, welcome.sent, self.is_linear)
             self.here.begin(welcome.number, [])
             self.last = welcome.last
@@ -327,6 +348,21 @@ class Phone(msgspec.Struct):
         for each in self.retained:
             if each.entry.author == (here.stream, here.slot) and each.entry.original.seq == packet.seq:
                 each.number = packet.number
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether its super peer will let it know when all that it has brought is settled."""
+        return self.hears_when_settled and bool(self.brought.entries)
+
+    def _settle(self) -> None:
+        """The super peer has taken a message of this phone, has released it, or says what is stable: so
+        everything that the phone has brought is settled there. It is stable, or the phone retains it again,
+        from its snapshot or as it was sent it. All of that has numbers of this super peer, which give the
+        order in which it is to be brought back; own messages that have none yet follow."""
+        if self.is_settling:
+            self.is_settled = True
+            self.brought = Backlog([], self.brought.admissions, self.brought.awaited)
+            self.retained.sort(key=lambda each: (not each.number, each.number))
 
     def _retain(self, packet: SiteDownlink) -> None:
         author = (packet.stream, packet.slot)

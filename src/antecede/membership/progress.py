@@ -1,7 +1,8 @@
-"""What others have delivered, what is therefore stable, and when a stream that has ended may be forgotten.
+"""Progress of the other members: which messages are stable, and when a stream that has ended may be
+forgotten.
 
-A report takes effect once everything that its sender had broadcast before it is delivered here. So whoever
-hears that a member has delivered m knows every member whom that one had admitted before.
+A report takes effect once everything that its sender had broadcast before it is delivered here. So when a
+member learns that another one has delivered m, it knows every member that the other had admitted before.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from antecede.membership.packets import Counts, GroupReport, ProgressReport, Str
 class KnownProgress(msgspec.Struct):
     """What a member is known to have delivered, closed, and called done.
 
-    Reports no longer mention a stream that their sender has forgotten, so this only grows; what is forgotten
-    here is taken out.
+    Reports no longer mention streams that their sender has forgotten, so entries are only added. They are
+    removed when their stream is forgotten here.
     """
 
     delivered: Counts = msgspec.field(default_factory=dict)
@@ -43,8 +44,8 @@ _NOTHING = KnownProgress()
 
 
 def have_all_delivered(stream: Stream, seq: int, members: list[KnownProgress]) -> bool:
-    """Whether these members are known to have delivered a message. The first that is not ends the search, so
-    that this is cheap where it is asked again and again."""
+    """Whether these members are known to have delivered a message. The first one that has not ends the
+    search, which makes repeated calls cheap."""
     for each in members:  # noqa: SIM110  twice as fast as `all`
         if each.delivered.get(stream, 0) < seq:
             return False
@@ -52,8 +53,8 @@ def have_all_delivered(stream: Stream, seq: int, members: list[KnownProgress]) -
 
 
 def has_known(counts: Counts, stream: Stream, here: Counts, admissions: Mapping[Stream, MessageId]) -> bool:
-    """Whether whoever has delivered `counts` has known a stream: it has delivered its admission, perhaps as
-    part of a stream that it has forgotten. `here` is delivered by this member."""
+    """Whether a member that has delivered `counts` has known a stream, that is, has delivered its admission,
+    perhaps as part of a stream that it has forgotten. `here` are the counts of this member."""
     seen = set()
     while stream not in seen and stream in admissions:
         seen.add(stream)
@@ -71,23 +72,23 @@ class StreamProgress(msgspec.Struct):
     known: dict[Stream, KnownProgress] = msgspec.field(default_factory=dict)
     """By member, of the reports that have taken effect."""
     pending: dict[Stream, list[ProgressReport | GroupReport]] = msgspec.field(default_factory=dict)
-    """Those that have not, the earliest first."""
+    """By member, the reports that have not taken effect, the earliest first."""
     done: set[Stream] = msgspec.field(default_factory=set)
     """Ended streams that all members are known to have closed. This member names them no more."""
     announced: set[Stream] = msgspec.field(default_factory=set)
     """Those of them that this member has announced to everyone."""
     coming: set[Stream] = msgspec.field(default_factory=set)
-    """Streams of members that have left and whose own copy of their last message has not arrived. After it
-    nothing else of theirs does, so that they can be forgotten."""
+    """Streams of members that have left and whose own copy of their last message has not arrived. No later
+    packet follows that copy, so then the stream can be forgotten."""
 
     def receive(self, report: ProgressReport) -> None:
         self.pending.setdefault(report.member, []).append(report)
 
     def apply(self, delivered: Counts, ends: Counts, admissions: Mapping[Stream, MessageId]) -> bool:
-        """Let reports take effect that may; whether there were any.
+        """Apply the reports that may take effect; returns whether there were any.
 
-        What they say of streams that are not known here is left out: of one that is forgotten it would stay
-        for ever, and of one that is not known yet it is said again.
+        Entries of streams that are not known here are skipped. For a forgotten stream they would stay
+        forever, and for one that is not known yet they are reported again.
         """
         found = False
         for member, reports in list(self.pending.items()):
@@ -119,8 +120,8 @@ class StreamProgress(msgspec.Struct):
         delivered: Counts,
         admissions: Mapping[Stream, MessageId],
     ) -> list[Stream]:
-        """Which streams whoever reports these counts has known and forgotten. If its sponsor had forgotten
-        one, it will never say more of it."""
+        """Which streams the sender of these counts has known and forgotten. If its sponsor had forgotten one,
+        no report of this sender will ever mention it."""
         return [each for each in unmentioned if has_known(counts, each, delivered, admissions)]
 
     def admit(self, member: Stream, counts: Counts) -> None:
@@ -139,15 +140,16 @@ class StreamProgress(msgspec.Struct):
     def finish(
         self, known: list[KnownProgress], closed: Mapping[Stream, int]
     ) -> tuple[list[Stream], list[Stream]]:
-        """Advance ended streams: those that are now done, since all members have closed them, and those that
-        may be forgotten, since all have said that they are done, this member too."""
+        """Advance ended streams. Returns those that are now done, since all members have closed them, and
+        those that may be forgotten, since all members, including this one, have announced that they are
+        done."""
         done = [
             stream
             for stream in closed
             if stream not in self.done and all(stream in each.closed for each in known)
         ]
         self.done.update(done)
-        # Whoever has left may have passed on messages of others, which are still on their way.
+        # A member that has left may have forwarded messages of others, which are still in flight.
         ready = () if self.coming else sorted(self.announced)
         forgotten = [stream for stream in ready if all(stream in each.done for each in known)]
         return done, forgotten

@@ -1,4 +1,4 @@
-"""How a member receives messages and reports of others."""
+"""How a member receives messages of others: now, early, late, fetched or forwarded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
 
     def _receive_packet(self, link: int, source: Stream | None, packet: Packet, now: int) -> None:
         if self.order.takes_unknown and source not in self.addresses:
-            return  # a link brings all causes of what it brings, or is not used at all
+            return  # a link brings all causes of its messages, or is not used at all
         parts = self.order.parts(packet)
         self._receive_messages(source, parts, now)
         if not self.order.relays:
@@ -40,8 +40,8 @@ class ReceivingMember(RemovingMember, kw_only=True):
         link: Stream | None = None,
         is_fetched: bool = False,
     ) -> None:
-        """Packets with messages of one stream each, from one member; None if nobody knows it. The protocol
-        takes them as if they came from `link`, if that is another."""
+        """Packets with messages of one stream each, from one member (None if it is unknown). The protocol
+        processes them as if they came from `link`, if that is given."""
         taken = [part for part in parts if self._takes(source, part, is_fetched)]
         link = source if link is None else link
         forwarded = []
@@ -83,11 +83,12 @@ class ReceivingMember(RemovingMember, kw_only=True):
         return True
 
     def _takes_removed(self, source: Stream | None, is_fetched: bool) -> bool:
-        """Whether more of a removed stream is accepted, though this member has reported what it holds of it.
+        """Whether messages of a removed stream are accepted after this member has reported what it holds of
+        it.
 
-        Only from who takes part in the removal, and only what it supplies when asked: it has reported that,
-        too. What it has forwarded before its report may lie beyond a gap there, and be dropped. Where links
-        bring all messages in order, there are no gaps.
+        They are accepted only from a member that takes part in the removal, and only as the answer to a
+        fetch: that member has reported them too. A message that it forwarded before its report may lie beyond
+        a gap there, and be dropped. If links bring all messages in order, there are no gaps.
         """
         return source in self.addresses and (is_fetched or bool(self.order.takes_unknown))
 
@@ -104,9 +105,9 @@ class ReceivingMember(RemovingMember, kw_only=True):
             self._supply_link(self.addresses[source], packet)
 
     def _supply_link(self, address: int, request: LinkRequest) -> None:
-        """Send what the other end of a link lacks, in the order in which it has arrived here. A member that
-        has left sends all that had arrived by then, delivered or not: its other links have brought that to
-        others ahead of its departure, and where a removed stream ends depends on that."""
+        """Send the messages that the other end of a link lacks, in the order in which they arrived here. A
+        member that has left sends everything that had arrived by then, delivered or not: on its other links
+        these messages went ahead of its departure, and the end of a removed stream may depend on that."""
         for (stream, seq), entry in self._in_order_of_arrival():
             if seq > request.counts.get(stream, 0):
                 self._send_message((address,), self._decode_message(entry.packet))
@@ -115,16 +116,16 @@ class ReceivingMember(RemovingMember, kw_only=True):
     # Members that have left
 
     def _note_last(self, link: int, packet: Packet) -> None:
-        """If members do not forward messages, nothing comes of one after its own copy of its last message."""
+        """If members do not forward messages, a leaver's own copy of its last message is its last packet."""
         (payloads,) = packet.payloads_by_span()
         if not is_plain(payloads[-1]) and isinstance(decode_content(payloads[-1]), Departure):
             origin = packet.message_ids()[-1].origin
-            # If nobody is known there, its admission is on its way.
+            # If no member is known there, its admission is in flight.
             if self.stream_at.get(link, origin) == origin:
                 self._on_farewell(origin)
 
     def _on_farewell(self, stream: Stream) -> None:
-        if stream not in self.tombstones:  # one that was never admitted may leave, too
+        if stream not in self.tombstones:  # a member that was never admitted may leave too
             self.gone.add(stream)
         self.progress.coming.discard(stream)
         self.is_stale = True

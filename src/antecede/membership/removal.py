@@ -1,9 +1,9 @@
-"""Removing members: one end of their streams for everyone.
+"""Removing members: their streams end at the same message for everyone.
 
-Whoever delivers a removal accepts nothing more from the removed member, and reports how much of its stream it
-holds. With reports of everyone in its view a member knows where the stream ends: at the last message that
-anybody holds, if its causes are held too. It fetches what it lacks. Several removed members are treated
-together, since their messages may depend on each other.
+A member that delivers a removal accepts nothing more from the removed member, and reports how much of its
+stream it holds. With the reports of all members in its view, a member knows where the stream ends: at the
+last message that anybody holds, if its causes are held too. It fetches the messages that it lacks. Several
+removed members are treated together, since their messages may depend on each other.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ class Removals(msgspec.Struct):
     flushes: dict[Stream, FlushReport] = msgspec.field(default_factory=dict)
     """The last report of each member."""
     decided: dict[Stream, tuple[int, Stream]] = msgspec.field(default_factory=dict)
-    """Where a member of the view says that a removed stream ends, and which: it had all reports."""
+    """Where a removed stream ends as reported by a member of the view that had all reports, and that
+    member."""
 
     def add(self, stream: Stream) -> None:
-        """A member is removed. What it has said of others does not count any more: it may not have had all
-        reports, and nobody else may know."""
+        """A member is removed. The ends that it has reported no longer count: it may not have had all
+        reports, and nobody else may know these ends."""
         self.removed.add(stream)
         self.decided = {each: end for each, end in self.decided.items() if end[1] != stream}
 
     def report(self, order: Any, ends: Counts) -> FlushReport:
-        """What this member holds of all removed streams. What lies beyond a gap is dropped: nobody else may
-        have it, or count on it."""
+        """How much this member holds of all removed streams. Messages beyond a gap are dropped, so that they
+        are not counted and nobody relies on them."""
         held: Counts = {}
         for stream in sorted(self.removed):
             held[stream] = order.received_up_to(stream)
@@ -58,9 +59,9 @@ class Removals(msgspec.Struct):
         open_streams: set[Stream],
         closed: Collection[Stream],
     ) -> tuple[Counts, FetchRequests]:
-        """Where these removed streams end, and what to fetch, and from whom, before more is known. Reports
-        must cover all removed streams but those that everybody has `closed`: whoever reports only on some
-        may still accept them from another removed member."""
+        """Where these removed streams end, and which messages to fetch from whom before that can be decided.
+        Reports must cover all removed streams except those that everybody has `closed`: a member that reports
+        only on some may still accept the others' messages from another removed member."""
         decided = {stream: self.decided[stream] for stream in sorted(open_streams) if stream in self.decided}
         ends: Counts = {}
         requests: FetchRequests = []
@@ -75,8 +76,8 @@ class Removals(msgspec.Struct):
         return ends, requests
 
     def _has_all(self, order: Any, stream: Stream, end: int) -> bool:
-        """Whether a stream is delivered up to where it ends by another's word. To hold it is not enough: what
-        it depends on may be lost with that other, if it is removed itself."""
+        """Whether a stream is delivered up to the end that another member has reported. Holding it is not
+        enough: if that member is removed too, the causes may be lost with it."""
         return bool(order.delivered.get(stream, 0) >= end)
 
     def _has_reports(self, view: Collection[Stream], closed: Collection[Stream]) -> bool:
@@ -102,9 +103,9 @@ class Removals(msgspec.Struct):
                 holders = [each for each in sorted(view) if each != me and reports[each].held[stream] >= end]
                 requests += [(holder, FetchRequest(stream, last + 1, end)) for holder in holders]
         if requests or order.has_deliverable():
-            # What can be delivered comes first: it may admit members, who have to report too.
+            # Deliver everything first that can be delivered: it may admit members, who have to report too.
             return {}, requests
-        # What is left depends on a message of a removed member that nobody holds, or on a member whose
-        # admission nobody holds. Whatever else it depended on was broadcast before the reports of its
+        # The remaining messages depend on a message of a removed member that nobody holds, or on a member
+        # whose admission nobody holds. Their other causes were broadcast before the reports of their
         # senders, and would be delivered.
         return {stream: order.delivered.get(stream, 0) for stream in sorted(streams)}, []

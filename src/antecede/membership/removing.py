@@ -1,4 +1,4 @@
-"""How a member takes part in removals."""
+"""A member's part in removals: it reports what it holds, closes removed streams, and refuses void members."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RemovingMember(UpgradingMember, kw_only=True):
             return
         self._exclude(stream)
         self.progress.coming.discard(stream)  # nothing of it is accepted any more
-        # One that has left and is not waited for has a tombstone too, but others wait for a report on it.
+        # A leaver for which nobody waits has a tombstone too, but others need a report on it.
         is_forgotten = stream in self.tombstones and stream not in self.order.delivered
         if stream not in self.removals.removed and not is_forgotten:
             self.removals.add(stream)
@@ -38,7 +38,7 @@ class RemovingMember(UpgradingMember, kw_only=True):
         for stream, held in report.held.items():
             self._drop_beyond(stream, held)
         if self.order.relays and not self.order.takes_unknown:
-            # It may overtake this member's first message, which alone says who has admitted it.
+            # The report may overtake this member's first message, which alone says who admitted it.
             self._greet(1)
         self._broadcast_directly(report, now)
         self.removals.flushes[self.stream] = report
@@ -65,14 +65,14 @@ class RemovingMember(UpgradingMember, kw_only=True):
             self._refuse_void()
 
     def _has_more(self, ends: Counts) -> bool:
-        """Whether more than that is delivered here. Whoever decides where streams end has asked all members
-        what they hold. So this is none: it was removed, or its own admission lies beyond an end, and nobody
-        else may be able to say so."""
+        """Whether more than these ends is delivered here. Streams end where all members, asked what they
+        hold, have the last message. So this process is no member: it was removed, or its own admission lies
+        beyond an end, and perhaps nobody else can tell it so."""
         return any(end < self.order.delivered[stream] for stream, end in ends.items())
 
     def _named_and_lacking(self, open_streams: set[Stream]) -> FetchRequests:
-        """What messages of others, their reports among them, depend on and this member lacks of removed
-        streams. Nobody sends it any more; whoever depends on it has delivered it."""
+        """Messages of removed streams that this member lacks and on which messages of others, including flush
+        reports, depend. Nobody sends them any more, but a member that depends on one has delivered it."""
         requests: FetchRequests = []
         for held in self.order.waiting_for(open_streams):
             holder, cause = held.message.origin, held.cause
@@ -104,15 +104,19 @@ class RemovingMember(UpgradingMember, kw_only=True):
                 if any(map(self._is_void, packets)) or any(map(self._is_beyond, claimed.get(stream, ()))):
                     found = True
                     unknown.discard(stream)
-                    self.tombstones[stream] = 0
-                    self.gone.discard(stream)
-                    self.order.refuse(stream)
-                    for table in (self.early, self.early_requests, self.progress.pending, self.heard):
-                        table.pop(stream, None)
+                    self._refuse_stranger(stream)
+
+    def _refuse_stranger(self, stream: Stream) -> None:
+        """This stream's member was never admitted."""
+        self.tombstones[stream] = 0
+        self.gone.discard(stream)
+        self.order.refuse(stream)
+        for table in (self.early, self.early_requests, self.progress.pending, self.heard):
+            table.pop(stream, None)
 
     def _admissions_of_unknown(self) -> dict[Stream, set[MessageId]]:
-        """What members that are not known here say of their admissions, and of their sponsors'; or what else
-        they depend on, if that is in none of their messages."""
+        """The admissions that unknown members name, their own and their sponsors'. For flush reports outside
+        of streams, all causes."""
         known = self.order.delivered
         chains = [
             each.admissions

@@ -1,4 +1,4 @@
-"""Reports of progress: what is stable, what is lacking, and which streams may be forgotten."""
+"""Progress reports: which messages are stable or missing, and which streams may be forgotten."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from antecede.membership.state import MemberState, Phase
 from antecede.protocols.base import RemoteError, Send
 
 _MAX_FETCHED = 10_000
-"""Messages that are supplied at once."""
+"""Messages that one request may ask for."""
 
 
 class ReportingMember(MemberState, kw_only=True):
-    """Tells others what is delivered here, and learns what they have delivered."""
+    """Reports to others what is delivered here, and learns what they have delivered."""
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         closed = self._closed() | dict.fromkeys(sorted(forgotten), 0)
@@ -34,7 +34,7 @@ class ReportingMember(MemberState, kw_only=True):
         return ProgressReport(self.stream, dict(self.order.delivered), closed, done, has_left, chain)
 
     def _known(self) -> dict[Stream, ProgressReport]:
-        """What is known of others, and this member itself."""
+        """The progress of others, as known here, and of this member itself."""
         known = {
             member: ProgressReport(
                 member, dict(each.delivered), dict.fromkeys(sorted(each.closed), 0), in_order(each.done)
@@ -52,7 +52,7 @@ class ReportingMember(MemberState, kw_only=True):
         return self._closed()
 
     def withholds_done(self) -> bool:
-        """Whether reports leave out, for now, what is done."""
+        """Whether reports leave out, for now, the streams that are done."""
         return False
 
     # What is stable
@@ -86,7 +86,7 @@ class ReportingMember(MemberState, kw_only=True):
         return self.order.delivered[stream] >= seq and have_all_delivered(stream, seq, others)
 
     def _forget_stable(self, stream: Stream, known: int) -> None:
-        """All others are known to have delivered so much of a stream."""
+        """All others are known to have delivered a stream up to the message `known`."""
         stable = min(known, self.order.delivered[stream])
         entries = self.unstable[stream]
         for seq in [seq for seq in entries if seq <= stable]:
@@ -96,7 +96,7 @@ class ReportingMember(MemberState, kw_only=True):
         self.order.forget_up_to(stream, stable)
 
     def _forget(self, stream: Stream) -> None:
-        """All members have closed a stream, and said so: it is in no table any more."""
+        """All members have closed a stream and have announced that it is done: drop it from all tables."""
         if stream in self.removals.removed:
             self.tombstones[stream] = self.ends[stream]
         elif stream not in self.tombstones:
@@ -123,9 +123,9 @@ class ReportingMember(MemberState, kw_only=True):
             table.pop(stream, None)
 
     def _greet(self, least: int = 2) -> None:
-        """Tell others how this member was admitted, before they have a message of it, if they may not know
-        its sponsor: should both be gone, nobody else can say that they never were members. `least` is for how
-        many admissions may be unknown to others: its own, and its sponsor's."""
+        """Tell others who admitted this member before they get its first message, if they may not know its
+        sponsor. If both are gone, nobody else can tell that they never were members. It does so if at least
+        `least` admissions may be unknown to others: its own, its sponsor's, and so on."""
         greeting = self._report()
         if len(greeting.admissions) >= least:
             self.outbox.append(
@@ -135,11 +135,11 @@ class ReportingMember(MemberState, kw_only=True):
     # What is lacking
 
     def _fetch_lacking(self) -> None:
-        """Ask for messages that others have delivered and that have not come since the last report: those of
-        a member that left before it knew of this one, say."""
+        """Ask for messages that others have delivered and that have not arrived here since the last report,
+        for example those of a member that left before it knew of this one."""
         before, self.lacked = self.lacked, {}
         self.reports += 1
-        self.fetching.clear()  # and those of whom it was asked before may be gone
+        self.fetching.clear()  # the members that were asked before may be gone
         for stream in sorted(self.order.delivered.keys() - {self.stream}):
             last = self.order.received_up_to(stream)
             counts = {each: self.heard[each].get(stream, 0) for each in self.addresses if each in self.heard}
@@ -147,9 +147,20 @@ class ReportingMember(MemberState, kw_only=True):
             if holders:
                 self.lacked[stream] = last
                 if before.get(stream) == last:
-                    # In turn: one of them may be gone, and that be known only with what is lacking.
+                    # In turn: one of them may be gone, which may be learned only from the missing messages.
                     holder = holders[self.reports % len(holders)]
                     self._fetch(holder, FetchRequest(stream, last + 1, counts[holder]))
+
+    def _drop_early(self) -> None:
+        """If members forward messages, drop those that have waited for an admission since the last report.
+        They may have been forwarded by a process that was never admitted and does not know it, and belong to
+        a stream that is forgotten here. If they are a member's after all, they will be fetched."""
+        for stream, count in self.early_before.items():
+            if packets := self.early.get(stream, [])[count:]:
+                self.early[stream] = packets
+            else:
+                self.early.pop(stream, None)
+        self.early_before = {stream: len(packets) for stream, packets in self.early.items()}
 
     def _fetch(self, holder: Stream, request: FetchRequest) -> None:
         if self.order.takes_unknown:
@@ -163,6 +174,7 @@ class ReportingMember(MemberState, kw_only=True):
         entries = self.unstable.get(request.stream, {})
         found = [entries[seq] for seq in range(request.first, request.last + 1) if seq in entries]
         if self.phase == Phase.LEAVING:
-            # It takes no part in deciding where removed streams end, so what it only holds does not count.
+            # It takes no part in deciding where removed streams end, so messages that it only holds do not
+            # count.
             found = [each for each in found if each.place]
         self._send(link, FetchReply(list(dict.fromkeys(each.packet for each in found))))

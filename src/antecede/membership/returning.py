@@ -1,4 +1,4 @@
-"""How a member that was removed wrongly returns."""
+"""How a member that was removed wrongly returns, and brings back what others may have lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class ReturningMember(ReceivingMember, kw_only=True):
     """Brings back what its former incarnation had, and others may have lost."""
 
     def make_backlog(self) -> Backlog:
-        """What a new incarnation of this member, which was removed, is to bring back.
+        """The messages that a new incarnation of this removed member is to bring back.
 
-        What it has delivered itself comes first. What is left of its own former incarnation depends on that,
-        or on nothing that is lost, and nothing here depends on it.
+        Messages that it has delivered come first. The rest of its former incarnation's backlog depends on
+        them, or on nothing that is lost, and nothing here depends on that rest.
         """
         delivered = (
             (entry.place, MessageId(stream, seq), entry.packet)
@@ -37,18 +37,19 @@ class ReturningMember(ReceivingMember, kw_only=True):
         return Backlog(list(entries.values()), self.backlog.admissions | self.admissions, awaited)
 
     def _was_delivered(self, content: ApplicationData) -> bool:
-        """Whether the application was given a message: not if it is a copy that nobody may send."""
+        """Whether the application was given a message; it was not if this is a void copy."""
         return content.original is None or content.original in self.originals
 
     def bring_back(self, backlog: Backlog) -> None:
-        """What the former incarnation of this process left; it is brought back when this one is admitted."""
+        """Set the backlog of this process's former incarnation, to bring it back when this one is
+        admitted."""
         self.backlog = Backlog(list(backlog.entries), dict(backlog.admissions), dict(backlog.awaited))
 
     def expire(self, tombstones: set[Stream], originals: set[MessageId]) -> None:
         """Forget where these streams of removed members ended, and that these messages were brought back.
 
-        Whoever returns after that brings back nothing of what it alone had, and if two return with the same
-        message, one before and one after that, it is delivered twice.
+        A member that returns later cannot bring back messages that it alone had. If two members return with
+        the same message, one before and one after this call, it is delivered twice.
         """
         self.originals -= originals
         expired = {each for each in tombstones & self.tombstones.keys() if each not in self.order.delivered}
@@ -79,11 +80,11 @@ class ReturningMember(ReceivingMember, kw_only=True):
             self.backlog.awaited.clear()
 
     def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
-        """What this member has broadcast again is given to its own application like any other message."""
+        """A message that this member brings back is delivered to its own application like any other."""
         self.undelivered.append(Delivery(entry.original, entry.payload))
 
     def _has_what_was_stable(self) -> bool:
-        """Whether this member has what entries may depend on and is not brought back with them."""
+        """Whether this member has the messages on which entries may depend and that are not entries."""
         return all(
             fate(message, self.backlog.admissions, self.order.delivered, self._end_of) is not Fate.OPEN
             for message in map(MessageId._make, self.backlog.awaited.items())

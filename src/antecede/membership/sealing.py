@@ -1,7 +1,7 @@
-"""What a driver adds to messages so that members can prove what others have broadcast.
+"""Seals: signatures that drivers add to messages, so that members can prove what others have broadcast.
 
-A payload may end with a *seal*, which its member's driver has made and other drivers verify. Members only
-carry it along: with the message, wherever that is forwarded, fetched, or passed on to a newcomer.
+A payload may end with a *seal*, which the driver of its member creates and other drivers verify. To members a
+seal is opaque. They pass it on with the message, when that is forwarded, fetched, or sent to a newcomer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def add_seal(payload: bytes, seal: bytes) -> bytes:
 
 
 def split_seal(payload: bytes) -> tuple[bytes, bytes]:
-    """A payload without its seal, and that; empty if it has none.
+    """A payload without its seal, and the seal, which is empty if there is none.
 
     >>> split_seal(add_seal(b"\\x00hello", b"s" * SEAL_BYTES)) == (b"\\x00hello", b"s" * SEAL_BYTES)
     True
@@ -36,18 +36,19 @@ def is_sealed(payload: bytes) -> bool:
 
 
 class Sealer:
-    """Of a group in which nothing is proven; drivers have others."""
+    """The sealer of a group without signatures; drivers have others."""
 
     def seal(self, origin: int, seq: int, payload: bytes, causes: Mapping[int, Any]) -> bytes:
-        """The payload of a message that a member is about to broadcast, and that names these causes."""
+        """The sealed payload of a message that a member is about to broadcast and that names these causes."""
         return payload
 
     def accepts(self, packet: Packet) -> bool:
-        """Whether the origin of messages that came before its admission has broadcast them."""
+        """Whether messages that arrived before the admission of their origin were broadcast by it."""
         return True
 
     def statements(self, counts: Mapping[int, int]) -> dict[int, bytes]:
-        """What proves messages with these numbers, by origin, to a newcomer that has them in its snapshot."""
+        """By origin, what proves the messages with these numbers to a newcomer that has them in its
+        snapshot."""
         return {}
 
 

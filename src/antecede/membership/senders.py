@@ -1,4 +1,4 @@
-"""Who may speak for whom: links say which process sends a packet, and a packet may name another member."""
+"""Checks that a packet speaks only for its sender: the link identifies the process, the packet a member."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from antecede.protocols.base import Packet, RemoteError
 def check_sender(stream_at: Mapping[int, Stream], addresses: Counts, link: int, packet: Packet) -> None:
     """Raise a `RemoteError` if the process at an address speaks for another member than the one there.
 
-    One that is not known here proves which member it is by the message that admitted it: a stream's id is a
-    hash of that and of the address. Its reports name that message as long as some may not have it.
+    A member that is not known here proves its identity by the message that admitted it: a stream's id is a
+    hash of that message and of the address. Its reports name that message as long as some may not have it.
     """
     named: Any = getattr(packet, "member", None)
     if named is None:
@@ -31,5 +31,5 @@ def check_sender(stream_at: Mapping[int, Stream], addresses: Counts, link: int, 
 
 
 def _has_left(packet: Packet) -> bool:
-    """Such a one may be forgotten here, and be known to nobody; it is only answered."""
+    """A member that has left may be forgotten everywhere; its report is only answered."""
     return isinstance(packet, ProgressReport) and packet.has_left

@@ -1,4 +1,4 @@
-"""What a super peer in a changing group knows of its phones."""
+"""The state that a super peer in a changing group keeps of its phones."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class LiveSlot(msgspec.Struct):
     seen: int = 0
     """In linear time: the last number that it has delivered."""
     counts: Counts = msgspec.field(default_factory=dict)
-    """In linear time: what it has delivered of each stream."""
+    """In linear time: how many messages of each stream it has delivered."""
     release_at: Counts | None = None
-    """If it moves: what must be delivered here before it is released."""
+    """If it moves: the counts that must be delivered here before it is released."""
 
 
 class ComingPhone(msgspec.Struct):
@@ -38,9 +38,9 @@ class ComingPhone(msgspec.Struct):
     number: int
     """The last number when its slot was reserved."""
     kept: list[tuple[MessageId, SiteDownlink]] = msgspec.field(default_factory=list)
-    """What was numbered since then."""
+    """The messages that were numbered since then."""
     has: PhoneArrival | None = None
-    """What it was released with."""
+    """The counts with which it was released."""
 
 
 class Site(msgspec.Struct):
@@ -55,16 +55,18 @@ class Site(msgspec.Struct):
     """How many slots there have been."""
     refused: dict[int, int] = msgspec.field(default_factory=dict)
     """By address: phones that were expelled, and the last message that was accepted from each."""
+    unannounced: set[Slot] = msgspec.field(default_factory=set)
+    """The slots of expelled phones of which the other members do not know that they are retired."""
     table: TranslationTable = msgspec.field(default_factory=TranslationTable)
     latest: dict[Stream, int] = msgspec.field(default_factory=dict)
     """The number of the last message of each stream; of this member's own, without its phones."""
     causes: set[int] = msgspec.field(default_factory=set)
-    """The numbers that this member's own next message depends on immediately."""
+    """The numbers on which this member's own next message depends immediately."""
     unstable: list[tuple[int, MessageId]] = msgspec.field(default_factory=list)
     requests: list[tuple[int, Backlog]] = msgspec.field(default_factory=list)
     """Phones that want a slot and the application's state."""
     delayed: dict[int, list[bytes]] = msgspec.field(default_factory=dict)
-    """By address: what phones that have returned have sent, until all is brought back that is before it."""
+    """By address: packets of returned phones, until everything that precedes them is brought back."""
 
     def take_slot(self) -> tuple[Slot, int]:
         if self.free:

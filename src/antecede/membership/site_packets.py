@@ -1,7 +1,7 @@
-"""What a super peer and its phones send each other in a changing group, besides messages and numbers.
+"""Packets between a super peer and its phones in a changing group, besides messages and numbers.
 
-A phone has a *slot* at its super peer. Slots are reused, and the numbers of a slot's messages go on from one
-phone to the next, so a message of a phone is identified for good by stream, slot and number.
+A phone has a *slot* at its super peer. Slots are reused, and the numbers of a slot's messages continue from
+one phone to the next, so stream, slot and number identify a phone's message for good.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SiteDownlink(DownlinkPacket, frozen=True, array_like=True, tag=60):
     slot: Slot = 0
     """Where it was broadcast."""
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
-    """Who was admitted by which message, where others may never have that."""
+    """Which message admitted each stream, as far as others may never have that message."""
     is_again: bool = False
     """Whether it was broadcast before, by a member that was removed."""
 
@@ -51,11 +51,11 @@ class PhoneJoin(Packet, frozen=True, array_like=True, tag=61):
     metric_name: ClassVar[str] = "phone_join"
 
     backlog: Backlog
-    """What it had broadcast and delivered where it was before, and may be lost."""
+    """Messages that it had broadcast or delivered at its former super peer, and that may be lost."""
 
 
 class PhoneWelcome(Packet, frozen=True, array_like=True, tag=62):
-    """The receiver has a slot, from now on."""
+    """The receiver now has a slot."""
 
     metric_name: ClassVar[str] = "phone_welcome"
 
@@ -66,7 +66,7 @@ class PhoneWelcome(Packet, frozen=True, array_like=True, tag=62):
     number: int
     """The messages up to this one are in the snapshot, or were delivered before a move."""
     skipped: OffsetBitmap
-    """And these."""
+    """Further numbers of which the same is true."""
     current: int
     """The super peer's last number."""
     admissions: dict[Stream, MessageId]
@@ -74,7 +74,8 @@ class PhoneWelcome(Packet, frozen=True, array_like=True, tag=62):
     """The messages in the snapshot that are not known to be stable, by number."""
     snapshot: bytes | None = None
     last: int = 0
-    """The super peer's last message in its stream: what it knows to be stable, it knew by then."""
+    """The last message in the super peer's stream at this moment. Everything that it knows to be stable it
+    knew by then."""
 
     def payload_bytes(self) -> int:
         return len(self.snapshot or b"")
@@ -87,7 +88,7 @@ class MoveRequest(Packet, frozen=True, array_like=True, tag=63):
 
 
 class MoveReady(Packet, frozen=True, array_like=True, tag=64):
-    """The slot is reserved; what its sender delivers after `counts` is kept for the phone."""
+    """The slot is reserved. Its sender keeps for the phone everything that it delivers after `counts`."""
 
     metric_name: ClassVar[str] = "move_ready"
 
@@ -99,7 +100,7 @@ class MoveReady(Packet, frozen=True, array_like=True, tag=64):
 
 
 class ReleaseRequest(Packet, frozen=True, array_like=True, tag=65):
-    """The last packet of a phone that moves. It goes when the receiver has delivered this much."""
+    """The last packet of a phone that moves. The receiver releases it when it has delivered these counts."""
 
     metric_name: ClassVar[str] = "release"
 
@@ -107,17 +108,17 @@ class ReleaseRequest(Packet, frozen=True, array_like=True, tag=65):
 
 
 class PhoneReleased(Packet, frozen=True, array_like=True, tag=66):
-    """The slot is retired. What its phone was sent, and has sent, is this much."""
+    """The slot is retired. The messages that its phone was sent, and has sent, are in these counts."""
 
     metric_name: ClassVar[str] = "released"
 
     counts: Counts
     done: frozenset[Stream]
-    """The streams that everybody has completely, and may have forgotten."""
+    """The streams that everybody has delivered completely and may have forgotten."""
 
 
 class PhoneArrival(Packet, frozen=True, array_like=True, tag=67):
-    """The phone was released with this much, and needs what is beyond."""
+    """The phone was released with these counts, and needs everything beyond them."""
 
     metric_name: ClassVar[str] = "arrival"
 
@@ -135,16 +136,16 @@ class PhoneLeave(Packet, frozen=True, array_like=True, tag=68):
 
 
 class PhoneRefused(Packet, frozen=True, array_like=True, tag=69):
-    """The receiver has no slot here any more."""
+    """The receiver no longer has a slot here."""
 
     metric_name: ClassVar[str] = "phone_refused"
 
     accepted: int | None = None
-    """The last message that was accepted from it; None if its super peer is no member any more."""
+    """The last message that was accepted from it; None if its super peer is no longer a member."""
 
 
 class StableNumber(Packet, frozen=True, array_like=True, tag=70):
-    """The messages up to this number are stable: nobody will ever ask for them."""
+    """The messages up to this number are stable, so nobody will ever ask for them."""
 
     metric_name: ClassVar[str] = "stable"
 

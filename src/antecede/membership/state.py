@@ -35,17 +35,17 @@ from antecede.protocols.base import (
 
 
 class Phase(IntEnum):
-    """What the process at an address is."""
+    """The phase of the process at an address."""
 
     OUTSIDE = 0
     JOINING = 1
     MEMBER = 2
     LEAVING = 3
-    """It has left, and supplies what others may lack."""
+    """It has left, and supplies messages that others may lack."""
     ENDED = 4
-    """It has gone."""
+    """It has terminated."""
     REMOVED = 5
-    """It was removed, and may return as another incarnation with what others may have lost."""
+    """It was removed. It may return as another incarnation, with messages that others may have lost."""
 
 
 _MEMBER = Phase.MEMBER
@@ -61,7 +61,7 @@ class ViewChange(NamedTuple):
 
 
 class RetainedMessage(msgspec.Struct):
-    """A message that is here and may be lacking elsewhere."""
+    """A message that this member has and others may lack."""
 
     packet: bytes
     arrived: int
@@ -72,7 +72,7 @@ class RetainedMessage(msgspec.Struct):
 
 @functools.cache
 def _decoder(kind: type[MemberState]) -> msgspec.msgpack.Decoder[Any]:
-    """Of a protocol's packets. To make one takes longer than to decode a packet."""
+    """The decoder of a protocol's packets. Creating one takes longer than decoding a packet."""
     return msgspec.msgpack.Decoder(kind.packets)
 
 
@@ -86,7 +86,7 @@ class MemberState(Protocol, kw_only=True, dict=True):
     symmetric: ClassVar[bool] = False
     is_changing: ClassVar[bool] = True
     reroutes: ClassVar[bool] = False
-    """Whether messages take other ways if a member is suspected."""
+    """Whether a suspicion changes the routes of messages."""
     sealer: ClassVar[Sealer] = NO_SEALS
     """The driver's; not saved with the member."""
 
@@ -96,75 +96,80 @@ class MemberState(Protocol, kw_only=True, dict=True):
     addresses: Counts
     """The members of the view, and where they are."""
     stream_at: dict[int, Stream] = msgspec.field(default_factory=dict)
-    """By address: who is there, or was there and is not forgotten, or was removed."""
+    """By address: the stream of the member there, also of former members that are not forgotten or were
+    removed."""
     gone: set[Stream] = msgspec.field(default_factory=set)
-    """Members that have left and of which nothing more can arrive."""
+    """Members that have left and from which no further packet can arrive."""
     ends: Counts = msgspec.field(default_factory=dict)
-    """Where streams end, of those that do: nothing beyond it is delivered."""
+    """Where streams end, of those that have ended. Nothing beyond the end is delivered."""
     unstable: dict[Stream, dict[int, RetainedMessage]] = msgspec.field(default_factory=dict)
     """Messages held, or delivered and not known to be stable."""
     arrivals: int = 0
     deliveries: int = 0
     before_welcome: list[tuple[int, bytes]] = msgspec.field(default_factory=list)
-    """What arrived before this process knew that it was admitted, and from which address."""
+    """Packets that arrived before this process knew that it was admitted, each with the sender's address."""
     early: dict[Stream, list[tuple[Stream, bytes]]] = msgspec.field(default_factory=dict)
-    """Packets of streams whose admission is not delivered yet, each with the member that it came from."""
+    """By stream whose admission is not delivered yet: its packets, each with the member that sent it here."""
+    early_before: Counts = msgspec.field(default_factory=dict)
+    """If members forward messages: the number of packets in `early` at the last report, by stream."""
     early_requests: dict[Stream, bytes] = msgspec.field(default_factory=dict)
     """Requests for links, of members whose admission is not delivered yet."""
     is_stale: bool = False
-    """Whether something has happened since that may make messages stable, or streams done."""
+    """Whether an event since the last check may make messages stable, or streams done."""
     progress: StreamProgress = msgspec.field(default_factory=StreamProgress)
     removals: Removals = msgspec.field(default_factory=Removals)
     unstable_admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
-    """The messages that admitted members of the view, where they are not known to be stable."""
+    """The messages that admitted members of the view, as far as they are not known to be stable."""
     forwards: bool = False
-    """Whether it takes a while until a newcomer has links to all: then its sponsor passes on what it
-    delivers."""
+    """Whether a newcomer may need a while to get links to all members. Then its sponsor forwards to it what
+    it delivers."""
     newcomers: Counts = msgspec.field(default_factory=dict)
-    """Members to which this one forwards, since it has admitted them and some may not know them. Their
-    welcome has all that had arrived here up to this number."""
+    """Members to which this one forwards, since it has admitted them and some members may not know them yet,
+    and for each the last arrival here that its welcome contains."""
     tombstones: Counts = msgspec.field(default_factory=dict)
     """Where the streams of removed members that are forgotten ended."""
     forgotten: dict[Stream, Counts] = msgspec.field(default_factory=dict)
-    """Streams that are forgotten, and that messages up to these counts may still name, until those are
-    stable."""
+    """Forgotten streams that messages up to these counts may still name, kept until those are stable."""
     forgets: int = 0
     """How many streams were forgotten."""
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     """The messages that admitted the streams that are not forgotten."""
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
-    """Who the members of streams are, also of removed ones, as drivers write it."""
+    """The contacts of streams' members, also of removed ones, encoded by drivers."""
     backlog: Backlog = msgspec.field(default_factory=Backlog)
-    """What this member's former incarnation brought back."""
+    """The messages that this process's former incarnation left to be brought back."""
     originals: set[MessageId] = msgspec.field(default_factory=set)
     """The original ids of messages that were broadcast again, and delivered."""
     authors: dict[Stream, dict[int, int]] = msgspec.field(default_factory=dict)
-    """For each slot of a super peer, the last message of its phones that is delivered. Once the super peer
-    has left: only for slots of phones that it had expelled, and for itself, whose slot is 0."""
+    """For each slot of a super peer, the last message of its phones that is delivered; again under minus the
+    slot's number, if its phone was expelled. Once the super peer has left: only for slots of phones that it
+    had expelled, and for itself, whose slot is 0."""
     undelivered: list[Delivery] = msgspec.field(default_factory=list)
-    """What the application is to be given before anything else: what this member has broadcast again."""
+    """Deliveries that the application gets before any other, such as messages that this member brought
+    back."""
     requests: list[int] = msgspec.field(default_factory=list)
     """The addresses of processes that ask to be admitted."""
     snapshot: bytes | None = None
-    """The state that this member's application is to start with."""
+    """The state with which this member's application is to start."""
     awaiting: set[Stream] = msgspec.field(default_factory=set)
     """After it has left: the members that may lack its last message."""
     sent_to: set[Stream] = msgspec.field(default_factory=set)
-    """After it has left: whom its last message was sent to. Whoever has delivered that knows them all."""
+    """After it has left: the members to which its last message was sent. A member that has delivered it knows
+    them all."""
     ended: set[Stream] = msgspec.field(default_factory=set)
-    """After it has left: those who do not, or need it no more."""
+    """After it has left: the streams whose members do not lack its last message, or no longer need it."""
     heard: dict[Stream, Counts] = msgspec.field(default_factory=dict)
-    """What others have said that they have delivered, whether that has taken effect or not."""
+    """The counts that others have reported, whether the report has taken effect or not."""
     lacked: Counts = msgspec.field(default_factory=dict)
-    """The last message held of each stream that others have more of, at the last report."""
+    """For each stream of which others have more: the last message held here, at the last report."""
     reports: int = 0
     """How many times this member has reported."""
     fetching: set[tuple[Stream, Stream, int]] = msgspec.field(default_factory=set)
-    """What was asked for since then: of whom, the stream and up to which message."""
+    """The requests since then: who was asked, the stream, and up to which message."""
     outbox: list[Any] = msgspec.field(default_factory=list)
-    """What to send (`Send`), for the effects of the present call."""
+    """The sends (`Send`) of the present call."""
     changes: list[ViewChange] = msgspec.field(default_factory=list)
-    """What has changed, for the driver to take."""
+    """Changes of the view, for the driver to take."""
 
     def use_sealer(self, sealer: Sealer) -> None:
         vars(self)["sealer"] = sealer
@@ -194,7 +199,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
         }
 
     def _end_of(self, stream: Stream) -> int | None:
-        """Where a stream ended that is delivered completely: what was lost depends on what was not."""
+        """Where a stream ended, if it is delivered completely. Messages that were lost depend on delivered
+        ones."""
         end = self.ends.get(stream)
         if end is not None and self.order.delivered.get(stream, 0) >= end:
             return end
@@ -213,7 +219,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
         self.unstable.setdefault(message.origin, {})[message.seq] = entry
 
     def _in_causal_order(self) -> list[RetainedMessage]:
-        """What is delivered, in that order, and then what is held. A message may arrive before its causes."""
+        """Delivered messages in the order of delivery, then held ones. A message may arrive before its
+        causes."""
         entries = [entry for entries in self.unstable.values() for entry in entries.values()]
         return sorted(entries, key=lambda each: (not each.place, each.place, each.arrived))
 
@@ -226,8 +233,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
         return sorted(found, key=lambda each: each[1].arrived)
 
     def _drop_beyond(self, stream: Stream, last: int) -> None:
-        """Drop what is not delivered. Whoever has delivered more than everyone else holds is no member,
-        though it may not know yet, and brings it back when it returns."""
+        """Drop messages beyond `last` that are not delivered. A process that has delivered more than everyone
+        else holds is no member, though it may not know it yet, and brings the rest back when it returns."""
         entries = self.unstable.get(stream, {})
         for seq in [seq for seq, entry in entries.items() if seq > last and not entry.place]:
             del entries[seq]
@@ -270,8 +277,9 @@ class MemberState(Protocol, kw_only=True, dict=True):
     # The view
 
     def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
-        """Which message admitted a member, which one its sponsor, and so on, as long as some may never have
-        that message. A sponsor may be gone: whoever does not know it learns here why it never will."""
+        """The message that admitted a member, the one that admitted its sponsor, and so on, as far as some
+        members may never have them. A sponsor may be gone; a member that does not know it learns from this
+        chain whether it ever will."""
         chain: dict[Stream, MessageId] = {}
         while stream not in chain:  # only lies lead round in a circle
             message = self.admissions.get(stream)
@@ -281,15 +289,16 @@ class MemberState(Protocol, kw_only=True, dict=True):
         return chain
 
     def _whole_chain(self, stream: Stream) -> dict[Stream, MessageId]:
-        """As `_admission_chain`, as far as it is known, for one that may ask a member that was removed long
-        ago."""
+        """As `_admission_chain`, but with all known admissions, for a process that may ask a member that was
+        removed long ago."""
         chain: dict[Stream, MessageId] = {}
         while stream not in chain and (message := self.admissions.get(stream)) is not None:
             chain[stream], stream = message, message.origin
         return chain
 
     def _may_be_unknown(self, stream: Stream) -> bool:
-        """One that has ended may be in `addresses` of a member that has left: it was told of it."""
+        """Whether others may not know a stream. A leaver may have an ended stream in its `addresses`, because
+        it was told of it."""
         return stream in self.unstable_admissions or stream not in self.addresses or stream in self.ends
 
     def _exclude(self, stream: Stream) -> None:
@@ -304,8 +313,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
         self._send_again(self.order.set_view(tuple(sorted(self.addresses.keys() - {self.stream}))))
 
     def _send_again(self, items: list[tuple[Stream, MessageId | Packet]]) -> None:
-        """Send packets of the protocol, and messages to members that may lack them because others were to
-        forward them."""
+        """Send packets of the protocol, and messages to members that may lack them because other members
+        failed to forward them."""
         for member, item in items:
             if isinstance(item, LinkRequest):
                 chain = self._admission_chain(self.stream)
@@ -334,8 +343,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
         return message
 
     def _broadcast_directly(self, content: Content, now: int) -> None:
-        """Broadcast what no other member forwards."""
-        # Where it is in no stream, whose it is is known by the link that it comes on.
+        """Broadcast a message that no other member forwards."""
+        # If it is in no stream, the link on which it arrives identifies its sender.
         payload = encode_content(content) if self.order.takes_unknown else self._seal(content)
         self._send_own(self.order.broadcast_directly(payload, now))
 
@@ -359,8 +368,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
             self._send_message(addresses, send.packet)
 
     def _send_message(self, addresses: tuple[int, ...], packet: Packet) -> None:
-        """Send messages, but none of a stream that this member has called done: whoever has heard that may
-        have forgotten the stream."""
+        """Send messages, but none of a stream that this member has called done: a member that has heard that
+        may have forgotten the stream."""
         announced = self.progress.announced
         if announced and any(origin in announced for origin, _ in packet.message_ids()):
             parts = [

@@ -1,19 +1,21 @@
-"""How members come to use a later version of the wire format while they are upgraded, one after another.
+"""How members agree to use a later version of the wire format during a rolling upgrade.
 
-What an earlier version does not have may be sent to one process if that understands it, which it says when it
-greets. But a message goes further: others retain it and pass it on, also to members that its sender does not
-know yet. So messages are of a later version only when no member can be of an earlier one:
+A packet for a single process may use a later version if that process speaks it, which it says in its
+greeting. But messages are retained and forwarded by others, also to members that their sender does not know
+yet. So messages use a later version only when no member can be of an earlier one:
 
-1. Whoever knows that everyone in its view speaks a version *requires* it: from then on it admits nobody who
-   does not. It tells the others.
-2. That takes effect, as reports do, when all that its sender had broadcast before is delivered. Whoever it
-   had admitted before is known by then, and has to require the same.
-3. When everyone in the view does, and all removed members whose streams may go on, the version is used.
+1. A member that knows that everyone in its view speaks a version *requires* it: from then on it admits nobody
+   who does not speak it. It tells the others.
+2. That statement takes effect, as reports do, when everything that its sender had broadcast before is
+   delivered. The members that the sender had admitted before are known by then, and have to require the same.
+3. When all members of the view require the version, and all removed members whose streams may continue, it is
+   used.
 
-It never becomes less: whoever joins later is admitted by one that requires it. A newcomer requires from the
-start what its sponsor does, which tells it before it welcomes it: others may use the version before they know
-of the newcomer, and whoever that admits has to understand them. Its own messages are of the first version,
-which everyone understands, until it has heard from all.
+The version never decreases, because every later member is admitted by one that requires it. A newcomer
+requires from the start what its sponsor requires, and the sponsor says so before the welcome: others may use
+the version before they know of the newcomer, and a member that the newcomer admits has to understand them.
+Until it has heard from all members, the newcomer's own messages are of the first version, which everyone
+understands.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from antecede.membership.reporting import ReportingMember
 from antecede.protocols.base import Effects
 
 FIRST = 1
-"""What everyone speaks who has not said otherwise."""
+"""The version of every process that has not said otherwise."""
 
 
 class UpgradingMember(ReportingMember, kw_only=True):
@@ -36,18 +38,18 @@ class UpgradingMember(ReportingMember, kw_only=True):
     requires: int = FIRST
     """This member admits nobody who speaks less."""
     version: int = FIRST
-    """Everyone speaks this version, and whoever joins will: messages may have all that it has."""
+    """Everyone speaks this version, and so will all who join later: messages may use all of it."""
     spoken: dict[int, int] = msgspec.field(default_factory=dict)
     """By address, the greatest version that the process there shares with this one."""
     required: dict[int, VersionRequired] = msgspec.field(default_factory=dict)
-    """By address, what the process there requires."""
+    """By address, the version that the process there requires."""
     informed: dict[Stream, int] = msgspec.field(default_factory=dict)
-    """What each member was sent of what this one requires."""
+    """The version of which each member was told that this one requires it."""
     may_agree: bool = False
-    """Whether something has happened since on which the version depends."""
+    """Whether an event since the last check may change the version."""
 
     def speaks_with(self, address: int) -> int:
-        """The version of what may be sent to the process at an address, and to it alone."""
+        """The version of packets that are for the process at an address alone."""
         return min(self.speaks, self.spoken.get(address, FIRST))
 
     def meet(self, address: int, version: int) -> Effects:
@@ -58,7 +60,7 @@ class UpgradingMember(ReportingMember, kw_only=True):
         return self._effects()
 
     def part_with(self, address: int) -> None:
-        """There is no link to an address any more."""
+        """The link to an address no longer exists."""
         self.spoken.pop(address, None)
         self.required.pop(address, None)
 
@@ -82,7 +84,7 @@ class UpgradingMember(ReportingMember, kw_only=True):
         self.may_agree = True
 
     def _agree(self) -> None:
-        """See what everyone requires by now. O(members), and only when that may have changed."""
+        """Determine what everyone requires by now. O(members), and only when that may have changed."""
         self.may_agree = False
         if self.speaks == FIRST or self.stream not in self.addresses:
             return  # a phone broadcasts through its super peer

@@ -1,14 +1,14 @@
-"""Flooding on a hypercube that follows the view: what `flooding` and `pc` become in a changing group.
+"""Flooding on a hypercube that follows the view: `pc` (and `flooding`) in a changing group.
 
-Every member asks the members next to it, on the hypercube of its own view, to forward to it whatever they
-receive. Whoever is asked first sends what the other lacks, in the order in which it has received it, and from
-then on everything. So all causes of a message arrive before it on each link, or have arrived before: the link
-is safe, as in `pc`. Members reshape independently: no order depends on their agreeing. A member that no
-longer needs a link says so, once those that it needs are there.
+Every member asks its neighbours on the hypercube of its own view to forward to it everything that they
+receive. A neighbour first sends the messages that the other lacks, in the order in which it received them,
+and then everything that it receives. So on each link all causes of a message arrive before it, or have
+arrived before: the link is safe, as in `pc`. Members reshape the overlay independently; order does not depend
+on their agreement. A member releases a link that it no longer needs once the links that it needs are ready.
 
 `pc` proves a new link safe with a ping that travels through the group: n log n packets, and a path of safe
-links that must not break. Here a member says what it has, n counts on one link. That is possible because
-members retain what others may lack.
+links that must not break. Here the requesting member sends its counts: n counts on one link. That is possible
+because members retain messages that others may lack.
 
 A message carries its identity. About n log2 n packets a message. Memory O(n).
 """
@@ -38,7 +38,7 @@ from antecede.protocols.flooding import FloodPacket
 
 
 class LinkRequest(Packet, frozen=True, array_like=True, tag=50):
-    """Forward to `member`, from now on, what is received; it has received this much."""
+    """From now on, forward to `member` everything that is received; it has received `counts`."""
 
     metric_name: ClassVar[str] = "link_request"
 
@@ -49,13 +49,13 @@ class LinkRequest(Packet, frozen=True, array_like=True, tag=50):
 
 
 class LinkReady(Packet, frozen=True, array_like=True, tag=51):
-    """What the receiver lacked has been sent; the link is safe."""
+    """All messages that the receiver lacked have been sent; the link is safe."""
 
     metric_name: ClassVar[str] = "link_ready"
 
 
 class LinkRelease(Packet, frozen=True, array_like=True, tag=52):
-    """Its sender needs this link no more."""
+    """Its sender no longer needs this link."""
 
     metric_name: ClassVar[str] = "link_release"
 
@@ -65,22 +65,22 @@ UNNUMBERED = 0
 
 
 class UnnumberedPacket(Packet, frozen=True, array_like=True, tag=53):
-    """A message that its member sends to everyone itself. It does not come over safe links, so it says what
-    precedes it."""
+    """A message that its member sends to everyone itself. It does not arrive over safe links, so it names its
+    causes."""
 
     metric_name: ClassVar[str] = "unnumbered"
 
     member: Stream
     payload: bytes
     causes: Counts
-    """What its member had received of each stream, unless everyone has that."""
+    """How many messages of each stream its member had received, unless everyone has them."""
 
     def payload_bytes(self) -> int:
         return len(self.payload)
 
 
 class ViewFlooding(msgspec.Struct):
-    """What one member has received, and the links over which it receives and forwards."""
+    """The messages that one member has received, and the links over which it receives and forwards."""
 
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
     packets: ClassVar[Any] = FloodPacket | LinkRequest | LinkReady | LinkRelease | UnnumberedPacket
@@ -89,7 +89,7 @@ class ViewFlooding(msgspec.Struct):
     symmetric: ClassVar[bool] = False
     carries_immediate_dependencies: ClassVar[bool] = False
     takes_unknown: ClassVar[bool] = True
-    """Whether messages of members are taken whose admission is received and not delivered yet."""
+    """Whether messages of members are accepted whose admission is received and not delivered yet."""
 
     me: Stream
     size: int
@@ -168,8 +168,7 @@ class ViewFlooding(msgspec.Struct):
     # Messages outside of streams
 
     def broadcast_directly(self, payload: bytes, now: int) -> Effects:
-        """Broadcast a message over one link to each member, instead of log2 n. Whoever is not in the view
-        here is not sent it."""
+        """Send a message once to each member of the view, instead of flooding it over log2 n links each."""
         return Effects((Send(self.audience, self._unnumbered(payload)),))
 
     def send_directly(self, payload: bytes, peer: Stream) -> list[tuple[Stream, Packet]]:
@@ -205,7 +204,7 @@ class ViewFlooding(msgspec.Struct):
         return Delivery(MessageId(packet.member, UNNUMBERED), packet.payload)
 
     def refuse(self, peer: Stream) -> None:
-        """A member that is not known here will never be."""
+        """A member that is not known here was never admitted."""
         self.unnumbered.discard(lambda each: each.member == peer)
 
     # Links
@@ -224,12 +223,13 @@ class ViewFlooding(msgspec.Struct):
         return requests + self._release()
 
     def ask(self, peer: Stream) -> list[tuple[Stream, Packet]]:
-        """Ask a member to forward, and for what this one lacks. It may have been asked before."""
+        """Ask a member to forward, and for the messages that this one lacks. It may have been asked
+        before."""
         self.incoming[peer] = False
         return [(peer, LinkRequest(self.me, dict(self.received)))]
 
     def _release(self) -> list[tuple[Stream, Packet]]:
-        """Give up links that are not needed, if those that are needed are there."""
+        """Release links that are not needed, once those that are needed are ready."""
         if not all(self.incoming.get(peer) for peer in self.wanted):
             return []
         extra = sorted(self.incoming.keys() - self.wanted)
@@ -250,7 +250,7 @@ class ViewFlooding(msgspec.Struct):
         return []
 
     def sponsor(self, peer: Stream) -> None:
-        """A new member begins with what this one has; from now on everything is forwarded to it."""
+        """A new member starts with the messages of this one; from now on everything is forwarded to it."""
         self.outgoing.append(peer)
 
     def suspect(self, peer: Stream) -> list[tuple[Stream, Packet]]:

@@ -9,6 +9,7 @@ The simulator, the live node and the tests are drivers of the same objects. To w
 `Protocol`; every command that takes a protocol's name also takes `module:Class`.
 """
 
+from antecede.causality import MessageId
 from antecede.protocols.base import (
     NO_EFFECTS,
     Delivery,
@@ -52,6 +53,7 @@ __all__ = [
     "LinkRequirements",
     "LocalError",
     "Mbcp",
+    "MessageId",
     "Multigroup",
     "OverlayLayout",
     "Packet",

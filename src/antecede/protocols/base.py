@@ -206,7 +206,8 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
 
     buffering: ClassVar[str] = "until its causes are delivered"
     """What a message waits for."""
-    membership: ClassVar[str] = "fixed"
+    membership: ClassVar[str] = "nothing changes"
+    """What may change in a group of this class. Members come and go in those of `antecede.membership`."""
     overlapping_groups: ClassVar[bool] = False
     """Whether groups may overlap; then `with_groups(groups, size)` creates members."""
     layout: ClassVar[Any] = None
@@ -223,8 +224,13 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     delivers_as_received: ClassVar[bool] = False
     """Whether messages are delivered in the order of their first receipt, so that none is ever held."""
 
+    any_event_unblocks: ClassVar[bool] = False
+    """Whether any packet, timer or broadcast may make a held message next, not only what it depends on."""
     carries_immediate_dependencies: ClassVar[bool] = False
     """Whether packets name exactly the immediate dependencies, so that deliveries report them."""
+    names_causes: ClassVar[bool] = True
+    """Whether live members name them in the payload if packets do not; not where that would cost more than
+    the packets do."""
 
     kernel: ClassVar[str] = ""
     """The package of `antecede.sim.kernels` with the compiled twin of this class; empty if there is none.
@@ -313,9 +319,14 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         """The peers that this member sends packets to or receives packets from."""
         return tuple(peer for peer in range(self.size) if peer != self.me)
 
-    def leaf_peers(self) -> frozenset[int]:
-        """The partners whose only link is to this member."""
-        return frozenset()
+    def members_behind(self) -> dict[int, frozenset[int]]:
+        """The partners that reach the group through this member alone; for each, it and all others that reach
+        this member through it."""
+        return {}
+
+    def upstream(self) -> int | None:
+        """The partner through which this member reaches all that are not behind it, if that is one."""
+        return None
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         """Another member supplies a packet that was lost with its sender: what to receive, and from which

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from antecede import user_classes
 from antecede.errors import InputError
-from antecede.protocols.base import LinkRequirements, Protocol
+from antecede.protocols.base import Protocol
 from antecede.protocols.depseq import DepSeq
 from antecede.protocols.flooding import Flooding
 from antecede.protocols.freescale import Freescale
 from antecede.protocols.hcg import Basic, Hcg
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
+from antecede.protocols.own_class import find_mistake
 from antecede.protocols.pc import Pc
 from antecede.protocols.program import PREFIX, protocol_of_program
 from antecede.protocols.timestamp import Timestamp, TimestampDiff
@@ -52,8 +53,8 @@ def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
         own = "or your own as module:Class or exec:COMMAND"
         raise InputError(f"no protocol '{name}'; there are {known}, {own}")
     found: type[Protocol] = user_classes.load_class(name, Protocol, "protocol", folder)  # type: ignore[type-abstract]
-    if not isinstance(getattr(found, "links", None), LinkRequirements):
-        raise InputError(f"'{name}' does not declare its links: links = LinkRequirements(fifo=...)")
+    if mistake := find_mistake(found):
+        raise InputError(f"'{name}' {mistake}")
     return found
 
 

@@ -55,7 +55,7 @@ class Flooding(Protocol):
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=True)
     packets: ClassVar[Any] = FloodPacket
     buffering: ClassVar[str] = "never"
-    membership: ClassVar[str] = "fixed; links may be lost"
+    membership: ClassVar[str] = "links may be lost"
     ignores_copies: ClassVar[bool] = True
     delivers_as_received: ClassVar[bool] = True
 

@@ -73,7 +73,7 @@ class Multigroup(Protocol):
     control: ClassVar[str] = "up to one entry a sender and group"
     links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
     packets: ClassVar[Any] = GroupPacket
-    membership: ClassVar[str] = "fixed; groups may overlap"
+    membership: ClassVar[str] = "nothing changes; groups may overlap"
     overlapping_groups: ClassVar[bool] = True
     relays: ClassVar[bool] = False
     symmetric: ClassVar[bool] = True

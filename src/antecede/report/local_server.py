@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from antecede.errors import InputError
+from antecede.listening import describe_listen_error
 from antecede.report.web_page import WebPage
 
 _COOKIE = "antecede"
@@ -30,6 +31,8 @@ class PageRequest(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = 60
+    disable_nagle_algorithm = True
+    """Else the end of an answer waits for the acknowledgement of its beginning, up to 40 ms."""
     server: LocalServer
     _new_cookie = ""
 
@@ -105,9 +108,7 @@ class LocalServer(ThreadingHTTPServer):
         try:
             super().__init__(("127.0.0.1", port), PageRequest)
         except OSError as error:
-            raise InputError(
-                f"port {port} cannot be opened: {error.strerror}; choose another --port"
-            ) from error
+            raise InputError(f"cannot listen at 127.0.0.1:{port}: {describe_listen_error(error)}") from None
 
     @property
     def address(self) -> str:

@@ -22,6 +22,9 @@ from antecede.sim.network import (
     DirectNetwork,
     GraphModel,
     Network,
+    NodesModel,
+    RelayedModel,
+    RoutedModel,
     Uniform,
     UserNetwork,
     checked_figures,
@@ -97,6 +100,15 @@ def _as_network(value: Any) -> Any:
     return {name: _as_text(item, name) for name, item in value.items()}
 
 
+def written_model(network: RoutedModel | NodesModel | RelayedModel | GraphModel) -> tuple[str, str]:
+    """A network of ours as a user begins to write it, and its field for delays."""
+    if isinstance(network, GraphModel):
+        return f"graph,file={network.file}", "delay"
+    if isinstance(network, NodesModel):
+        return "nodes", "propagation"
+    return ("routed" if isinstance(network, RoutedModel) else f"relayed,behind={network.behind}"), "delay"
+
+
 def user_class_names(scenario: Scenario) -> list[str]:
     """The classes of the user's own that a scenario names, besides its protocol."""
     network: Any = scenario.network
@@ -118,6 +130,11 @@ def overlay_file(overlay: str | None) -> str | None:
     """The file of an overlay that is in one."""
     spec = parse_spec(overlay or "")
     return str(spec.parameters.get("file", "")) if spec.name == "graph" else None
+
+
+def count_nodes(network: GraphModel) -> int:
+    """The nodes of a network in a file: peers, and those that only forward."""
+    return len(read_graph(user_classes.user_file(network.file), network.unit).names)
 
 
 # The parts.

@@ -21,7 +21,7 @@ _COST_OF = {
     "test": "test", "test_answer": "test",
     "phone_join": "phone", "phone_welcome": "phone", "phone_leave": "phone", "phone_refused": "phone",
     "move": "phone", "move_ready": "phone", "release": "phone", "released": "phone", "arrival": "phone",
-    "stable": "report",
+    "stable": "report", "Expulsion": "phone",
 }  # fmt: skip
 """What a packet is for, by its metric name, or by the type of what it broadcasts; others are for links."""
 _COSTS = ("join", "leave", "removal", "report", "repair", "linking", "test", "phone")

@@ -1,7 +1,8 @@
 """Changes of a group as scenarios write them: who joins, leaves, crashes or is removed, and when.
 
 `faults` has what nobody wants: crashes, false suspicions and partitions. `churn` has what members do: they
-join, leave and remove others, at given times or at random ones.
+join, leave and remove others, at given times or at random ones. Where groups overlap, a process joins and
+leaves single groups; what `faults` has happens to the process as a whole.
 """
 
 from __future__ import annotations
@@ -45,26 +46,36 @@ class Partition(NamedTuple):
 
 
 class Join(NamedTuple):
-    """A process asks a member to be admitted: a given one, or any."""
+    """A process asks a member to be admitted: a given one, or any.
+
+    Of groups that overlap it joins a given one, or any. It is a new process, a given one, or any.
+    """
 
     time: int
     contact: int | None = None
+    group: str | None = None
+    peer: int | None = None
+    any_process: bool = False
 
 
 class Leave(NamedTuple):
-    """A member leaves: a given one, or any, if those that stay are enough."""
+    """A member leaves: a given one, or any, if those that stay are enough. Of groups that overlap a process
+    leaves a given one, or all."""
 
     time: int
     peer: int | None
     if_enough: bool = False
+    group: str | None = None
 
 
 class Remove(NamedTuple):
-    """A member is removed, by a given one or by the first."""
+    """A member is removed, by a given one or by the first. Of groups that overlap, from a given one, or from
+    all."""
 
     time: int
     peer: int
     by: int | None = None
+    group: str | None = None
 
 
 class RandomCrash(NamedTuple):
@@ -122,6 +133,7 @@ Churn = Join | Leave | Remove | RandomChanges | PhoneChange | Phones | RandomPho
 
 _FAULTS = "crash:1s:3, crash:1-2s:3 (with a restart), suspect:1-2s:3, partition:1-2s:0,1,2"
 _CHURN = "join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second), poisson:2:10% (of departures crash)"
+_OVERLAPPING = "join:1s:a (group a), join:1s:a:3 (process 3), leave:1s:3:a, remove:1s:3:a"
 _PHONES = (
     "phones:5 (at the start), attach:1s:2 (at super peer 2), detach:1s:7, move:1s:7:2, roam:2 (a second)"
 )
@@ -156,24 +168,42 @@ def parse_group_fault(text: str) -> Fault:
 def parse_churn(text: str) -> Churn:
     """Parse a change that members make, or a process of random ones.
 
-    >>> parse_churn("join:1s"), parse_churn("poisson:2:10%")
-    (Join(time=1000000000, contact=None), RandomChanges(rate=2.0, crashes=0.1))
+    >>> parse_churn("poisson:2:10%")
+    RandomChanges(rate=2.0, crashes=0.1)
     """
     match text.split(":"):
         case ["join", when]:
             return Join(parse_duration(when))
-        case ["join", when, contact]:
+        case ["join", when, contact] if _is_number(contact) or not contact:
             return Join(parse_duration(when), _peer(contact))
+        case ["join", when, group]:
+            return Join(parse_duration(when), group=group)
+        case ["join", when, group, peer]:
+            return Join(parse_duration(when), group=group, peer=_peer(peer))
         case ["leave", when, peer]:
             return Leave(parse_duration(when), _peer(peer))
+        case ["leave", when, peer, group]:
+            return Leave(parse_duration(when), _peer(peer), group=group)
         case ["remove", when, peer]:
             return Remove(parse_duration(when), _peer(peer))
-        case ["remove", when, peer, by]:
+        case ["remove", when, peer, by] if _is_number(by) or not by:
             return Remove(parse_duration(when), _peer(peer), _peer(by))
+        case ["remove", when, peer, group]:
+            return Remove(parse_duration(when), _peer(peer), group=group)
         case ["poisson", rate]:
             return RandomChanges(_rate(rate), 0.0)
         case ["poisson", rate, crashes]:
             return RandomChanges(_rate(rate), parse_share(crashes))
+        case _ if (change := _parse_phones(text)) is not None:
+            return change
+    raise InputError(
+        f"'{text}' is not a change of a group; write {_CHURN}; in groups that overlap "
+        f"{_OVERLAPPING}; for phones {_PHONES}"
+    )
+
+
+def _parse_phones(text: str) -> PhoneChange | Phones | RandomPhones | None:
+    match text.split(":"):
         case ["phones", count]:
             return Phones(_peer(count))
         case ["attach", when]:
@@ -188,11 +218,15 @@ def parse_churn(text: str) -> Churn:
             return Move(parse_duration(when), _peer(phone), _peer(hub))
         case ["roam", rate]:
             return RandomPhones(_rate(rate))
-    raise InputError(f"'{text}' is not a change of a group; write {_CHURN}; for phones {_PHONES}")
+    return None
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().isdecimal()
 
 
 def _peer(text: str) -> int:
-    if not text.strip().isdecimal() or len(text) > 9:
+    if not _is_number(text) or len(text) > 9:
         raise InputError(f"'{text}' is not a process; they are numbered from 0")
     return int(text)
 
@@ -245,7 +279,7 @@ def _random_changes(churn: RandomChanges | RandomPhones, key: int, until: int) -
         if isinstance(churn, RandomPhones):
             changes.append((Attach, Detach, Move)[int(choice * 3)](time))
         elif choice < 0.5:
-            changes.append(Join(time))
+            changes.append(Join(time, any_process=choice < 0.25))
         else:
             crashes = choice < 0.5 + churn.crashes / 2
             changes.append(RandomCrash(time) if crashes else Leave(time, None, if_enough=True))

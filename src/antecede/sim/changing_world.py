@@ -7,9 +7,9 @@ so, and the first of those who are not suspected removes who was suspected for l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from antecede.causality import MessageId
 from antecede.membership.failure_detection import HeartbeatDetector
@@ -19,7 +19,7 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Effects, Packet
 from antecede.sim import counter_rng
 from antecede.sim.change_metrics import QUARTERS, ChangeMeter
-from antecede.sim.changes import Change, Detach, Join, Leave, RandomCrash, Remove, Suspicion
+from antecede.sim.changes import Change, Join, Leave, RandomCrash, Remove, Suspicion
 from antecede.sim.faulty_world import FaultyWorld
 from antecede.sim.network import Network
 from antecede.sim.scenario_detector import DetectorSettings
@@ -33,6 +33,9 @@ _TRY_AGAIN = SECOND // 10
 _RETURN_AFTER = SECOND // 10
 _SETTLE = 20 * SECOND
 """How long members go on reporting after the last send, at most."""
+
+
+_Choice = TypeVar("_Choice")
 
 
 class Ask(NamedTuple):
@@ -102,13 +105,26 @@ class ChangingGroupWorld(FaultyWorld):
 
     # Who is there
 
+    @property
+    def addresses(self) -> Mapping[Stream, int]:
+        """Of all members that there have been."""
+        return self._address_of
+
+    def joined_at(self, address: int) -> int | None:
+        """When the process at an address became a member; None if it was from the start."""
+        return self._joined_at.get(address)
+
+    def suspected_by(self, address: int) -> Mapping[Stream, int]:
+        """The members that seem to be down to the one at an address, and since when."""
+        return self._detectors[address].suspected
+
     def _is_active(self, address: int) -> bool:
         return self.members[address].is_member and not self.is_down(address)
 
     def _active(self) -> list[int]:
         return [each.me for each in self.members if self._is_active(each.me)]
 
-    def _pick(self, choices: Sequence[int]) -> int:
+    def _pick(self, choices: Sequence[_Choice]) -> _Choice:
         self._number += 1
         bits = counter_rng.draw(counter_rng.key(self.seed, counter_rng.CHURN, 1 << 32), self._number)
         return choices[counter_rng.between(bits, 0, len(choices))]
@@ -155,8 +171,12 @@ class ChangingGroupWorld(FaultyWorld):
         paper = member.paper_bytes(own[0]) if own else 0
         self.meter.sent(self.now, control)
         for observer in self._observers:
-            observer.send(peer, message, self.now, control, paper, None)
+            observer.send(peer, message, self.now, control, paper, self._group_at(peer))
         self._apply(peer, effects)
+
+    def _group_at(self, address: int) -> str | None:
+        """The group that the process at an address is in; None if there is only one."""
+        return None
 
     def _apply(self, peer: int, effects: Effects) -> None:
         super()._apply(peer, effects)
@@ -173,18 +193,23 @@ class ChangingGroupWorld(FaultyWorld):
             observer.change(peer, kind, member, self._named(message), self.now)
 
     def _collect_deliveries(self, peer: int) -> None:
+        while self._deliver_next(peer):
+            pass
+
+    def _deliver_next(self, peer: int) -> bool:
+        """Give the application its next message, if there is one."""
         member = self.members[peer]
-        while True:
-            delivery = member.deliver(self._clock(peer))
-            self._apply(peer, member.pending_effects(self._clock(peer)))
-            if delivery is None:
-                return
-            message = self._named(delivery.message)
-            for observer in self._observers:
-                observer.deliver(peer, message, self.now)
-            self.meter.delivered(peer, self.now)
-            if self.now < self._until and self._workload.replies(peer, message):
-                self._broadcast(peer)
+        delivery = member.deliver(self._clock(peer))
+        self._apply(peer, member.pending_effects(self._clock(peer)))
+        if delivery is None:
+            return False
+        message = self._named(delivery.message)
+        for observer in self._observers:
+            observer.deliver(peer, message, self.now)
+        self.meter.delivered(peer, self.now)
+        if self.now < self._until and self._workload.replies(peer, message):
+            self._broadcast(peer)
+        return True
 
     def _on_send(self, peer: int, source: int, content: None) -> None:
         if self.members[peer].is_member:
@@ -201,11 +226,11 @@ class ChangingGroupWorld(FaultyWorld):
 
     def _begin_attempt(self, process: list[int], since: int, contact: int | None) -> ChangingMember | None:
         """A process asks to be admitted, at an address of its own."""
-        active = self._active()
+        active = self._contacts()
         if len(self.members) >= self._most_processes or not active:
             return None
         address = len(self.members)
-        member = self._kind.outsider(address, address + 1)
+        member = self._outsider(address)
         self._add_process(member, process)
         self._detectors[address] = HeartbeatDetector(self._settings.report)
         self.meter.asked(address, since)
@@ -214,6 +239,13 @@ class ChangingGroupWorld(FaultyWorld):
         self._apply(address, member.join(contact, self._clock(address)))
         self._schedule_change(self.now + ASK_AGAIN, Ask(address))
         return member
+
+    def _contacts(self) -> list[int]:
+        """Whom somebody can ask to be admitted."""
+        return self._active()
+
+    def _outsider(self, address: int) -> ChangingMember:
+        return self._kind.outsider(address, address + 1)
 
     def _add_process(self, member: ChangingMember, process: list[int]) -> None:
         """A process has one more address."""
@@ -229,10 +261,10 @@ class ChangingGroupWorld(FaultyWorld):
             self._admit(member, member.requests[0])
 
     def _admit(self, member: ChangingMember, address: int) -> None:
-        for observer in self._snapshot_observers:
-            observer.take_snapshot(member.me, address)
         effects = member.sponsor(address, b"", self._clock(member.me))
         if effects.message is not None:
+            for observer in self._snapshot_observers:
+                observer.take_snapshot(member.me, address)
             self._address_of[admitted_stream(address, effects.message)] = address
         self._apply(member.me, effects)
 
@@ -250,7 +282,10 @@ class ChangingGroupWorld(FaultyWorld):
         self._joined_at[address] = self.now
         self._on_start(address)
         if self._joiners_send:
-            self._schedule_send(address, self.now)
+            self._begin_sending(address)
+
+    def _begin_sending(self, address: int) -> None:
+        self._schedule_send(address, self.now)
 
     def _on_start(self, address: int) -> None:
         self.meter.admitted(address, self.now)
@@ -298,8 +333,7 @@ class ChangingGroupWorld(FaultyWorld):
 
     def _suspect(self, member: ChangingMember, stream: Stream) -> None:
         other = self._address_of[stream]
-        is_cut = self._cut_until(member.me, other) > self.now
-        if not is_cut:
+        if not self.is_cut(member.me, other):
             self.meter.suspected(self.now - self.down_since[other] if self.is_down(other) else None)
         self._apply(member.me, member.suspect(stream, self._clock(member.me)))
 
@@ -312,9 +346,8 @@ class ChangingGroupWorld(FaultyWorld):
     def _on_change(self, peer: int, source: int, change: Any) -> None:
         self._changes_left -= 1
         match change:
-            case Join(_, contact):
-                if len(self._active()) < 2 * self._founders or contact is not None:
-                    self._begin_attempt([], self.now, contact)
+            case Join():
+                self._join(change)
             case Ask(address):
                 self._ask_again(address)
             case Return(address):
@@ -341,6 +374,10 @@ class ChangingGroupWorld(FaultyWorld):
             self.meter.counts["crashes"] += 1
         super()._crash(peer, until)
 
+    def _join(self, change: Join) -> None:
+        if len(self._active()) < 2 * self._founders or change.contact is not None:
+            self._begin_attempt([], self.now, change.contact)
+
     def _ask_again(self, address: int) -> None:
         member, process = self.members[address], self._attempts[address]
         if member.phase == Phase.JOINING and address == process[-1] and not self.is_down(address):
@@ -361,7 +398,7 @@ class ChangingGroupWorld(FaultyWorld):
     def _leave(self, change: Leave) -> None:
         active = self._active()
         if change.if_enough:
-            stable, lost = self._stable_and_lost()
+            stable, lost = self._stable_and_lost(active)
             if len(active) <= max(2, self._founders // 2) or (lost and stable - 1 <= 2 * lost):
                 return
         address = self._pick(active) if change.peer is None else change.peer
@@ -374,7 +411,7 @@ class ChangingGroupWorld(FaultyWorld):
         self.meter.counts["leaves"] += 1
         self._apply(address, member.leave(self._clock(address)))
 
-    def _try_again(self, change: Leave | Detach) -> None:
+    def _try_again(self, change: Change | NamedTuple) -> None:
         """Soon, unless what it waits for will not happen any more."""
         if self.now < self._until + _SETTLE:
             self._schedule_change(self.now + _TRY_AGAIN, change)
@@ -389,13 +426,13 @@ class ChangingGroupWorld(FaultyWorld):
 
     def _crash_any(self) -> None:
         """Any member crashes, if those that stay are enough to remove it."""
-        stable, lost = self._stable_and_lost()
+        stable, lost = self._stable_and_lost(self._active())
         if stable - 1 > 2 * (lost + 1):
             self._crash(self._pick(self._active()), NEVER)
 
-    def _stable_and_lost(self) -> tuple[int, int]:
-        """How many members are certain to count for a quorum, and how many are down or removed."""
-        active = [self.members[each] for each in self._active()]
+    def _stable_and_lost(self, addresses: Sequence[int]) -> tuple[int, int]:
+        """How many members of a group are certain to count for a quorum, and how many are down or removed."""
+        active = [self.members[each] for each in addresses]
         lost = {stream for each in active for stream in each.removals.removed}
         lost |= {stream for each in active for stream, at in each.addresses.items() if self.is_down(at)}
         stable = [len(each.view - each.unstable_admissions.keys() - lost) for each in active]
@@ -424,8 +461,6 @@ class ChangingGroupWorld(FaultyWorld):
         return self.now >= self._until + _SETTLE or self._is_settled()
 
     def _is_settled(self) -> bool:
-        active = [self.members[each] for each in self._active()]
-        alive = {each.stream for each in active}
         restarts = (self.now < until < NEVER for until in self.down_until.values())
         if any(restarts) or any(self.now < cut.end for cut in self.partitions):
             return False
@@ -434,6 +469,11 @@ class ChangingGroupWorld(FaultyWorld):
             for each in self.members
         ):
             return False
+        return self._has_forgotten([self.members[each] for each in self._active()])
+
+    def _has_forgotten(self, active: Sequence[ChangingMember]) -> bool:
+        """Whether the members of a group remember nothing that others may need, and nobody who is gone."""
+        alive = {each.stream for each in active}
         return all(
             not each.unstable
             and not each.removals.removed

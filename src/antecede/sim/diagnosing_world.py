@@ -7,6 +7,7 @@ noticed when they return. Reports of progress tell nothing about failures then, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from antecede.membership.failure_detection import Diagnosis, VCubeDetector
@@ -57,6 +58,10 @@ class DiagnosingWorld(ChangingGroupWorld):
         super()._begin_reports(address)
         bits = counter_rng.key(self.seed, counter_rng.PHASE, address, 2)
         self._schedule(self.now + counter_rng.between(bits, 0, self._interval), TEST, address, _ROUND, 0)
+
+    def suspected_by(self, address: int) -> Mapping[Stream, int]:
+        tests = self._tests.get(address)
+        return {} if tests is None else tests.suspected
 
     @property
     def _interval(self) -> int:

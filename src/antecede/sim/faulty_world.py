@@ -72,6 +72,9 @@ class FaultyWorld(World):
     def is_down(self, peer: int) -> bool:
         return self.down_until.get(peer, 0) > self.now
 
+    def is_cut(self, one: int, other: int) -> bool:
+        return self._cut_until(one, other) > self.now
+
     def count_stuck(self) -> int:
         return sum(len(each.waiting()) for at, each in enumerate(self.members) if not self.is_down(at))
 
@@ -104,7 +107,8 @@ class FaultyWorld(World):
                 kept.append(event)
         for to, packets in links.items():
             bits = counter_rng.key(self.seed, counter_rng.CHURN, peer, to)
-            kept += sorted(packets)[: counter_rng.between(bits, 0, len(packets) + 1)]
+            packets.sort(key=lambda event: event[4])  # a partition may hold the first ones longer
+            kept += packets[: counter_rng.between(bits, 0, len(packets) + 1)]
         self._events = kept
         heapq.heapify(kept)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 import msgspec
@@ -16,6 +17,7 @@ from antecede.protocols import catalog
 from antecede.protocols.base import Layout, Protocol
 from antecede.sim import build, counter_rng, scenario_checks
 from antecede.sim.changes import Attach, Change, Join, Leave, PhoneChange, is_group_fault, plan
+from antecede.sim.changing_overlap import DiagnosingOverlapWorld, OverlappingGroupsWorld, Seat
 from antecede.sim.changing_sites import ChangingSitesWorld, DiagnosingSitesWorld
 from antecede.sim.changing_world import ChangingGroupWorld
 from antecede.sim.churn import link_changes
@@ -49,6 +51,9 @@ _CHANGING_WORLDS = {
     (True, True): DiagnosingSitesWorld,
 }
 """The world of a group that changes, by whether it has phones and whether members test each other."""
+
+_OVERLAPPING_WORLDS = {False: OverlappingGroupsWorld, True: DiagnosingOverlapWorld}
+"""The world of several groups that change, by whether members test each other."""
 
 _LIMITS: dict[str, tuple[float, float]] = {
     "peers": (1, 1_000_000),
@@ -100,7 +105,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - `local_delay`: the delay within a site of the layout, if it is not `delay`
     - `skew`: each peer's clock is ahead of true time by a fixed amount of up to this much
     - `churn`: changes of the group: join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second),
-      poisson:2:10% (of those that depart crash); `peers` are the members at the start. Where members have
+      poisson:2:10% (of those that depart crash); `peers` are the members at the start. With `groups`,
+      join:1s:a (a new process joins group a), join:1s:a:3 (process 3 does), leave:1s:3:a, remove:1s:3:a;
+      leave:1s:3 and remove:1s:3 are of all groups. Where members have
       phones: phones:5 (at the start), attach:1s:2 (at super peer 2), detach:1s:7, move:1s:7:2, roam:2
       (changes of phones a second); processes are numbered as they come. A number is how many links per
       second open or close, for protocols that support it
@@ -232,6 +239,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         crash."""
         return self.has_changes and self.protocol in CHANGING
 
+    @property
+    def has_overlapping_changes(self) -> bool:
+        """Whether there are several groups that change."""
+        return self.is_changing and self.groups is not None
+
+    def seats(self) -> list[Seat]:
+        """The process and the group of each address at the start, if there are several groups that change."""
+        groups = self.groups or {}
+        return [Seat(peer, group) for group, peers in groups.items() for peer in sorted(peers)]
+
     def changes(self) -> list[Change]:
         """All changes, in the order of their times."""
         return plan(self.faults, self.group_churn, self.seed, round(self.seconds * SECOND))
@@ -245,6 +262,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         phones = sum(isinstance(each, Attach) for each in changes)
         # All phones may have to return whenever a super peer is gone.
         times = 1 + sum(not isinstance(each, PhoneChange | Join | Leave) for each in changes)
+        if self.groups is not None:
+            return self.peers + len(self.seats()) + len(self.groups) * (2 * len(changes) + 16)
         return self.peers + 2 * len(changes) + 16 + phones * times
 
     # What a run is made of.
@@ -252,6 +271,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def members(self) -> list[Protocol]:
         """All members of the group, in their initial state."""
         protocol: Any = self.protocol_class()
+        if self.has_overlapping_changes:
+            addresses: dict[str, list[int]] = {}
+            for address, seat in enumerate(self.seats()):
+                addresses.setdefault(seat.group, []).append(address)
+            return list(protocol.founders_of(addresses, len(self.seats())))
         if self.is_changing:
             return list(protocol.founders(self.peers, self.peers))
         if self.groups is not None:
@@ -284,6 +308,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kind = _CHANGING_WORLDS[has_phones, detector.test is not None]
             more |= {"detector": detector, "most_processes": self.most_processes()}
             more["joiners_send"] = self.senders is None
+        groups, clock_offsets = self.groups, self.clock_offsets()
+        if self.has_overlapping_changes:
+            kind = _OVERLAPPING_WORLDS[detector.test is not None]
+            more |= {"seats": self.seats(), "processes": self.peers}
+            groups, clock_offsets = None, [clock_offsets[seat.process] for seat in self.seats()]
         world: World = kind(
             members,
             self.build_network(),
@@ -292,10 +321,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             until=round(self.seconds * SECOND),
             most_messages=self.most_messages,
             payload=bytes(self.payload),
-            groups=self.groups,
+            groups=groups,
             senders=self.sending_peers(),
             silent=self.silent,
-            clock_offsets=self.clock_offsets(),
+            clock_offsets=clock_offsets,
             paper_sizes=self.count == "paper",
             link_changes=self.link_changes(overlay) if self.link_churn else (),
             probes=probes,
@@ -375,11 +404,18 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def scenario(**fields: object) -> Scenario:
     """A validated scenario; an invalid field is an `InputError` that names it."""
     try:
-        created = msgspec.convert(build.written_fields(fields), Scenario)
+        written = build.written_fields(fields)
+        created = msgspec.convert(written, Scenario)
     except msgspec.ValidationError as error:
-        known = (
-            f"; there are {', '.join(Scenario.__struct_fields__)}" if "unknown field" in str(error) else ""
-        )
+        known = ""
+        if "unknown field" in str(error):
+            ours = Scenario.__struct_fields__
+            near = [
+                close for name in fields if name not in ours for close in get_close_matches(name, ours, 1)
+            ]
+            known = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(ours)}"
         raise InputError(f"scenario: {error}{known}") from error
     scenario_checks.check(created)
+    if "delay" in written:
+        scenario_checks.check_delay_is_used(created)
     return created

@@ -10,10 +10,12 @@ import msgspec
 from antecede.errors import InputError
 from antecede.membership.catalog import CHANGING
 from antecede.membership.hub import HubMember
+from antecede.protocols import catalog
 from antecede.protocols.base import LocalError
 from antecede.sim import build
 from antecede.sim.changes import (
     Attach,
+    Churn,
     Join,
     Phones,
     Suspicion,
@@ -23,7 +25,7 @@ from antecede.sim.changes import (
     parse_churn,
     parse_group_fault,
 )
-from antecede.sim.network import parse_delay
+from antecede.sim.network import GraphModel, parse_delay
 from antecede.sim.network.faults import parse_fault
 from antecede.sim.scenario_detector import parse_detector
 from antecede.units import parse_duration
@@ -41,9 +43,21 @@ def check(scenario: Scenario) -> None:
     build.check_parts(scenario)
 
 
+def check_delay_is_used(scenario: Scenario) -> None:
+    """Refuse a delay that somebody has set, if it would have no effect."""
+    network = scenario.network
+    if network is None or isinstance(network, str) or scenario.protocol_class().links.bounded_delays:
+        return  # a protocol that relies on a bound takes it from this field
+    name, field = build.written_model(network)
+    remedy = f"write {name},{field}={scenario.delay}"
+    if isinstance(network, GraphModel):
+        remedy += " for the links to which the file gives none"
+    raise InputError(f"scenario: delay is for direct links, and this network has delays of its own; {remedy}")
+
+
 def _check_protocol_supports(scenario: Scenario) -> None:
     name, protocol = scenario.protocol, scenario.protocol_class()
-    if scenario.groups is not None and not protocol.overlapping_groups:
+    if scenario.groups is not None and not catalog.find_protocol(name).overlapping_groups:
         raise InputError(f"scenario: groups: {name} has one group of all peers")
     if scenario.layout is not None and protocol.layout is None:
         raise InputError(f"scenario: layout: the members of {name} are all alike")
@@ -105,7 +119,8 @@ def _check_changes(scenario: Scenario) -> None:
         return
     if any(map(is_of_phones, changes)) and not issubclass(CHANGING[name], HubMember):
         raise InputError(f"scenario: churn: {name} has no phones; freescale, hcg and basic have")
-    for field in ("groups", "layout", "overlay"):
+    _check_groups_of(changes, scenario)
+    for field in ("layout", "overlay"):
         if getattr(scenario, field) is not None:
             raise InputError(f"scenario: {field}: a group of {name} that changes is arranged by its view")
     unreliable = [text for text in scenario.faults if text.startswith(("duplicate", "reorder", "loss"))]
@@ -115,6 +130,15 @@ def _check_changes(scenario: Scenario) -> None:
         raise InputError(
             "scenario: network: it has places for its peers only; those who join need direct links"
         )
+
+
+def _check_groups_of(changes: Sequence[Churn], scenario: Scenario) -> None:
+    groups = scenario.groups or {}
+    for change in changes:
+        group = getattr(change, "group", None)
+        if group is not None and group not in groups:
+            known = f"there are {', '.join(groups)}" if groups else "the scenario names no groups"
+            raise InputError(f"scenario: churn: there is no group '{group}'; {known}")
 
 
 def _check_layout(scenario: Scenario) -> None:

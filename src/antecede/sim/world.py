@@ -125,6 +125,19 @@ class World:
         self._handlers[kind](peer, source, content)
         return True
 
+    @property
+    def next_time(self) -> int | None:
+        """When the next event is; None if there is none."""
+        return self._events[0][0] if self._events else None
+
+    def is_down(self, peer: int) -> bool:
+        """Whether a process has crashed and is not up again."""
+        return False
+
+    def is_cut(self, one: int, other: int) -> bool:
+        """Whether nothing arrives between two processes now."""
+        return False
+
     def count_stuck(self) -> int:
         """Messages that are held."""
         return sum(len(member.waiting()) for member in self.members)

@@ -1,13 +1,13 @@
 """The public DataFrame functions, for traces and logs of any size on Spark.
 
-from antecede.spark import advise, audit, causal_order, graph
+    from antecede.spark import advise, audit, causal_order, graph
 
-result = audit(events)             # a DataFrame of events in, DataFrames of verdicts out
-result.verdicts.show()
-graph(events).edges.show()         # what depends on what, immediately
-advise(events).show()              # what each protocol would cost on this workload
-causal_order(events, group="room", id="event_id", deps="follows")    # causes before effects; streams too
-merge_debezium(records)            # the topics of a connector in its order, transactions whole; streams too
+    result = audit(events)             # a DataFrame of events in, DataFrames of verdicts out
+    result.verdicts.show()
+    graph(events).edges.show()         # what depends on what, immediately
+    advise(events).show()              # what each protocol would cost on this workload
+    causal_order(events, group="room", id="event_id", deps="follows")  # causes before effects; streams too
+    merge_debezium(records)            # the topics of a connector in its order; streams too
 
 Each name is imported when it is first used.
 """

@@ -7,7 +7,6 @@ in one task, and an `error` column for runs that cannot be done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -16,16 +15,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.errors import InputError
-from antecede.trace.schema import FIELDS, REQUIRED, Meta, check_schema_version
-from antecede.trace.validate import check_columns
+from antecede.trace.schema import FIELDS, REQUIRED, Meta, read_meta
 
 RunTask = Callable[[str, pa.Table, list[Meta]], pa.Table]
 """From a run's name, rows and `meta.json` contents to a table; it may raise an `InputError`."""
+_META = "_antecede_meta"
 
 
 def event_columns(events: DataFrame, optional: Sequence[str] = ()) -> list[Column]:
     """The required columns of a trace in their types, and those of `optional` that are there."""
-    check_columns(events.columns, "the DataFrame of events")
+    if missing := [name for name in REQUIRED if name not in events.columns]:
+        what = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        why = "; its rows have no order of their own, which index gives them" if "index" in missing else ""
+        raise InputError(f"the DataFrame of events has no {what}{why}; a trace needs {', '.join(REQUIRED)}")
     present = [*REQUIRED, *(name for name in optional if name in events.columns)]
     return [F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in present]
 
@@ -39,26 +41,25 @@ def apply_by_run(rows: DataFrame, members: DataFrame | None, task: RunTask, sche
     """The tables that `task` makes of each run's rows; a run that it refuses is a row with its `error`."""
     # With the number given, Spark does not combine a few small but costly runs into one task.
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    if members is not None:
+        # As rows among the others, they need no cogroup, which Sail cannot do with columns that have nulls.
+        metas = F.to_json(F.struct("run", "groups", "schema_version")).alias(_META)
+        rows = rows.withColumn(_META, F.lit(None).cast("string"))
+        rows = rows.unionByName(members.select("run", metas), allowMissingColumns=True)
     by_run = rows.repartition(tasks, "run").groupBy("run")
-    result = from_arrow_schema(schema)
-    if members is None:
-        return by_run.applyInArrow(lambda table: _apply(task, schema, table, []), result)
-
-    def apply(table: pa.Table, members: pa.Table) -> pa.Table:
-        return _apply(task, schema, table, members.to_pylist())
-
-    members = members.select("run", "groups", "schema_version").repartition(tasks, "run")
-    return by_run.cogroup(members.groupBy("run")).applyInArrow(apply, result)
+    return by_run.applyInArrow(lambda table: _apply(task, schema, table), from_arrow_schema(schema))
 
 
-def _apply(task: RunTask, schema: pa.Schema, rows: pa.Table, members: list[dict[str, Any]]) -> pa.Table:
+def _apply(task: RunTask, schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    texts: list[str] = []
+    if _META in rows.column_names:
+        texts = rows.column(_META).drop_null().to_pylist()
+        rows = rows.filter(rows.column(_META).is_null()).drop_columns(_META)
     if rows.num_rows == 0:
         return schema.empty_table()
     run = rows.column("run")[0].as_py()
-    metas = [Meta(run, dict(each["groups"]), schema_version=each["schema_version"]) for each in members]
     try:
-        for meta in metas:
-            check_schema_version(meta, f"the meta.json of run {run}")
+        metas = [read_meta(text, f"the meta.json of run {run}") for text in texts]
         return task(run, _lists_from_json(rows), metas)
     except InputError as error:
         return pa.Table.from_pylist([{"run": run, "error": str(error)}], schema=schema)

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from antecede.errors import AntecedeError
+from antecede.errors import AntecedeError, install_extra
 
 MIN_VERSION = 17
 
@@ -49,8 +49,8 @@ def find_java() -> Java:
         rejected.append(f"{source} has {'no Java that runs' if version is None else f'Java {version}'}")
     why = f" ({'; '.join(rejected)})" if rejected else ""
     raise AntecedeError(
-        f"Spark needs Java {MIN_VERSION} or later{why}; pip install 'antecede[spark]' brings one, or set "
-        "JAVA_HOME"
+        f"Spark needs Java {MIN_VERSION} or later{why}; set JAVA_HOME, or {install_extra('spark')}, which "
+        "has one"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from antecede.errors import InputError
-from antecede.spark.session import spark_error_message
+from antecede.spark.session import is_spark, spark_error_message
+from antecede.trace.reader import read_metas
 from antecede.trace.schema import META_FOLDER, SCHEMA, Meta
 from antecede.trace.validate import check_columns
 
@@ -39,6 +41,10 @@ def read_members(spark: SparkSession, *paths: str) -> DataFrame:
     levels = ",".join("*/" * depth + META_FOLDER for depth in range(_MAX_DEPTH + 1))
     meta = F.from_json("value", MEMBERS_SCHEMA, {"mode": "FAILFAST"})
     for path in paths:
+        if Path(path).exists() and not is_spark(spark):
+            # Sail skips folders that begin with an underscore below a pattern, even if they are named.
+            members = members.unionByName(members_frame(spark, read_metas(Path(path))))
+            continue
         reader = spark.read.option("pathGlobFilter", "*.json")
         try:
             texts = reader.text(f"{path.rstrip('/')}/{{{levels}}}", wholetext=True)

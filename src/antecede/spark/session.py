@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -26,7 +28,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from antecede.errors import AntecedeError, InputError, SparkError
+from antecede.errors import AntecedeError, InputError, SparkError, install_extra
 from antecede.spark.java import find_java
 from antecede.temporary_folders import TemporaryFolder
 
@@ -66,10 +68,11 @@ _ALWAYS = {
 def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iterator[SparkSession]:
     """A session: embedded, on the cluster `master`, or at the address in SPARK_REMOTE.
 
-    `master` may also be a Spark Connect address (sc://host:port). A session that is already active is used as
-    it is, and left open. `python_path` is where workers find modules besides the installed ones; the
-    current folder is not such a place by itself. Errors of Spark while the session is open become a
-    `SparkError` of one line that names its log.
+    `master` may also be a Spark Connect address (sc://host:port). With SPARK_REMOTE=local[*] and
+    SPARK_LOCAL_CONNECT_REUSE=1, PySpark starts a server that later processes find running. A session that is
+    already active is used as it is, and left open. `python_path` is where workers find modules besides the
+    installed ones; the current folder is not such a place by itself. Errors of Spark while the session is
+    open become a `SparkError` of one line that names its log.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -77,9 +80,13 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
         return
     remote = os.environ.get("SPARK_REMOTE") if master is None else master
     _refuse_unreachable(remote)
+    root = logging.getLogger()
+    root.addFilter(_is_no_lost_connection)
     try:
         with uninterrupted() as interrupted:
-            if remote and (master is None or remote.startswith("sc://")):
+            if remote and master is None and remote.startswith("local") and _reuses_server():
+                session = _Jvm.reuse(remote, python_path)
+            elif remote and (master is None or remote.startswith("sc://")):
                 session = SparkSession.builder.remote(remote).create()
             else:
                 session = _Jvm.start(master, python_path)
@@ -100,11 +107,23 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
         if not isinstance(error, PySparkException) and not _is_of_py4j(error, "Py4JError"):
             raise
         raise SparkError(f"Spark failed: {spark_error_message(error)}{_Jvm.keep_log()}") from error
+    finally:
+        root.removeFilter(_is_no_lost_connection)
+
+
+def _is_no_lost_connection(record: logging.LogRecord) -> bool:
+    """When the JVM is gone, py4j logs a traceback at the root logger, besides the error that it raises."""
+    return record.msg != "Exception while sending command."
 
 
 def _is_of_py4j(error: Exception, name: str) -> bool:
     """Whether an error is one of py4j's, which Spark's thin client lacks."""
     return any(kind.__module__ == "py4j.protocol" and kind.__name__ == name for kind in type(error).__mro__)
+
+
+def _reuses_server() -> bool:
+    """Whether the user has asked PySpark for a local server that outlives this process."""
+    return os.environ.get("SPARK_LOCAL_CONNECT_REUSE", "").lower() in ("1", "true")
 
 
 class _Jvm:
@@ -119,7 +138,7 @@ class _Jvm:
         if find_spec("py4j") is None:
             raise InputError(
                 "the installed PySpark is the thin client, which has no Spark of its own; name a server with "
-                "SPARK_REMOTE or --master sc://host:15002, or run pip install 'antecede[spark]'"
+                f"SPARK_REMOTE or --master sc://host:15002, or {install_extra('spark')}"
             )
         from pyspark import SparkConf, SparkContext
 
@@ -132,6 +151,15 @@ class _Jvm:
         with _environment(cls._variables(embedded, python_path)):
             gateway = SparkContext._gateway or cls._launch(conf)
             return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+    @classmethod
+    def reuse(cls, master: str, python_path: Sequence[Path]) -> SparkSession:
+        """A session of PySpark's local Connect server, which the first process starts."""
+        builder = SparkSession.builder.remote(master).config(map=dict(_ALWAYS | _EMBEDDED))
+        with _environment(cls._variables(True, python_path)), warnings.catch_warnings():
+            # A server that runs already keeps what it was started with.
+            warnings.filterwarnings("ignore", "Failed to set spark")
+            return builder.getOrCreate()
 
     @classmethod
     def _temporary_folder(cls) -> Path:
@@ -270,6 +298,18 @@ def spark_error_message(error: Exception) -> str:
 
 def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def is_spark(session: SparkSession) -> bool:
+    """Whether Spark itself does the work, and no other engine that speaks Spark Connect, as Sail does.
+
+    Such an engine says which Spark it speaks like, and as `version()` its own version. It may lack
+    `repartitionById`, and may not sort rows that go to Python next: Sail 0.7 takes the sort for useless.
+    """
+    if not is_connect(session):
+        return True
+    (row,) = session.sql("SELECT version()").collect()
+    return str(row[0]).startswith(session.version)
 
 
 def cancel_jobs(session: SparkSession) -> None:

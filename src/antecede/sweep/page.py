@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from antecede import __version__
 from antecede.causality import Verdict
 from antecede.report.charts import Series, line_chart
-from antecede.report.page import Section, figure, page, table
+from antecede.report.page import Section, code, figure, page, table
 from antecede.report.spacetime import excerpt, spacetime
 from antecede.trace.explain import RunEvents
 from antecede.trace.reader import read_trace
@@ -19,7 +20,7 @@ from antecede.trace.reader import read_trace
 
 def columns(summary: pa.Table) -> list[str]:
     """The header of the table, for a page or a terminal."""
-    measures = ["runs", "deliveries", "wire B", "paper B", "held", "wait", "violations"]
+    measures = ["runs", "deliveries", "wire B", "paper B", "packets", "latency", "held", "wait", "violations"]
     return ["protocol", "peers", *settings(summary), *measures]
 
 
@@ -45,6 +46,8 @@ def _measures(row: dict[str, Any]) -> list[str]:
         f"{row['deliveries']:,}",
         f"{row['control_bytes_mean']:.1f}",
         f"{row['paper_bytes_mean']:.1f}",
+        f"{row['packets'] / row['messages']:.1f}" if row.get("packets") and row["messages"] else "–",
+        f"{row['latency_mean_ns'] / 1e6:.1f} ms",
         f"{row['held'] / row['deliveries']:.1%}" if row["deliveries"] else "–",
         f"{row['hold_mean_ns'] / 1e6:.0f} ms",
         outcome,
@@ -77,22 +80,43 @@ def lead(summary: pa.Table, failed: int = 0) -> str:
     return f"{counted}, {audited:,} deliveries audited on Spark: {outcome}.{untraced}"
 
 
+@dataclass(frozen=True)
+class DrawnRun:
+    """A run that is drawn: what it is called, and its events."""
+
+    name: str
+    events: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class DrawnViolation:
+    """A violation, in words and as a diagram, and what the run that has it is called."""
+
+    run: str
+    text: str
+    picture: str
+    caption: str
+
+
 def sweep_page(
     summary: pa.Table,
-    example: Sequence[dict[str, Any]] | None,
+    example: DrawnRun | None,
     title: str,
     failed: Mapping[str, str] | None = None,
+    violation: DrawnViolation | None = None,
+    grid: str = "",
 ) -> str:
-    """The report as HTML. `example` has the events of the run to draw, `failed` the errors by run."""
+    """The report as HTML. `example` is the run to draw, `failed` has the errors by run, `grid` is the text of
+    the grid file."""
     extra = settings(summary)
     rows = summary.to_pylist()
     charts = (
         figure(
-            _chart(rows, extra, "control_bytes_mean"),
+            f"<h3>As encoded</h3>{_chart(rows, extra, 'control_bytes_mean')}",
             "Bytes on our wire other than payload, including the message's identity.",
         ),
         figure(
-            _chart(rows, extra, "paper_bytes_mean"),
+            f"<h3>As the papers count</h3>{_chart(rows, extra, 'paper_bytes_mean')}",
             "The same messages, counted as the papers count: 4 bytes per clock entry, 8 per dependency.",
         ),
     )
@@ -100,14 +124,18 @@ def sweep_page(
         Section(
             "What causal order costs",
             "Control bytes per message by group size. A vector clock has an entry for every "
-            "peer on every message; immediate dependencies name only what nothing else implies.",
+            "peer on every message; immediate dependencies name only what nothing else implies. The charts "
+            "have different scales.",
             f'<div class="panels">{"".join(charts)}</div>',
         ),
+        *([_violation(violation)] if violation else []),
         *([_example(example)] if example else []),
         Section(
             "Every setting",
-            "Means over seeds. Wire B and paper B: control bytes per message, as encoded and "
-            "as the papers count. Held: deliveries that had to wait for a cause, and how long.",
+            "Deliveries and violations are sums over the runs of a setting, the other figures means. Wire B "
+            "and paper B: control bytes per message, as encoded and as the papers count. Packets: per "
+            "message, one for each destination. Latency: from send to delivery. Held: deliveries that had to "
+            "wait for a cause, and how long.",
             table(columns(summary), cells(summary)),
         ),
     ]
@@ -115,6 +143,9 @@ def sweep_page(
         errors = [[run, error] for run, error in failed.items()]
         text = "They are not in the figures above; the same command tries them again."
         sections.append(Section(f"Runs that failed: {len(failed):,}", text, table(["run", "error"], errors)))
+    if grid:
+        text = "This grid file repeats the sweep, with the same release of Antecede and the same protocols."
+        sections.append(Section("The grid", text, code(*grid.splitlines())))
     return page(title, lead(summary, len(failed or ())), sections, f"Antecede {__version__}")
 
 
@@ -127,10 +158,16 @@ def _chart(rows: Sequence[dict[str, Any]], extra: Sequence[str], measure: str) -
     return line_chart(series, "peers", "bytes per message", f"{measure} by peers, one line for each protocol")
 
 
-def _example(run: Sequence[dict[str, Any]]) -> Section:
+def _violation(drawn: DrawnViolation) -> Section:
+    text = f"The first violation in the smallest run that has any, {drawn.run}: {drawn.text}"
+    return Section("A violation of causal order", text, figure(drawn.picture, drawn.caption))
+
+
+def _example(drawn: DrawnRun) -> Section:
+    run = drawn.events
     events, waits = excerpt(run, RunEvents(run).waits())
     wait = waits[0] if waits else None
-    what = "One small run" if len(events) == len(run) else "A few messages of one run"
+    what = f"{'One small run' if len(events) == len(run) else 'A few messages of one run'}, {drawn.name}"
     text = f"{what}, drawn from its trace. Hover over anything for details."
     if wait and wait.cause:
         text = (

@@ -67,7 +67,7 @@ def summarise(results: pa.Table) -> pa.Table:
         "runs": ("run", "count"),
         "audited_runs": ("audited", "count"),
     }
-    for name in ("messages", "deliveries", "audited", "held", "stuck", *_VERDICT):
+    for name in ("messages", "deliveries", "packets", "audited", "held", "stuck", *_VERDICT):
         measures[name] = (name, "sum")
     for name in _MEANS:
         measures[name] = (name, "mean")

@@ -6,20 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from antecede.audit.diagram import diagram
+from antecede.audit.run import audit_and_excerpt
 from antecede.errors import InputError
 from antecede.sim.scenario import Scenario
 from antecede.spark.session import connect
 from antecede.sweep.on_spark import Sweep
-from antecede.sweep.page import example_events, faults, sweep_page
+from antecede.sweep.page import DrawnRun, DrawnViolation, example_events, faults, sweep_page
 from antecede.sweep.results import RESULTS, SUMMARY, write_results
 from antecede.trace.parquet_files import parquet_file
 from antecede.trace.writer import write_whole
 
 REPORT = "report.html"
+GRID = "grid.toml"
+"""A copy of the grid file."""
 _DRAWABLE = 20_000
 
 Progress = Callable[[str, int, int], None]
@@ -93,9 +98,18 @@ def write_report(
     if not (folder / SUMMARY).exists():
         raise InputError(f"{folder} holds no results of a sweep; run one with: antecede sweep")
     summary = _read_table(folder / SUMMARY)
-    drawn = example or _small_run(folder)
-    events = example_events(folder / "runs" / drawn) if drawn else None
-    html = sweep_page(summary, events, title, _errors(folder) if failed is None else failed)
+    runs = {row["run"]: row for row in _read_table(folder / RESULTS).to_pylist()}
+    drawn = example or _small_run(folder, runs, "held")
+    shown = DrawnRun(_name(runs[drawn]), example_events(folder / "runs" / drawn)) if drawn else None
+    grid = folder / GRID
+    html = sweep_page(
+        summary,
+        shown,
+        title,
+        _errors(folder) if failed is None else failed,
+        _first_violation(folder, runs),
+        grid.read_text(encoding="utf-8") if grid.exists() else "",
+    )
     write_whole(folder / REPORT, html.encode())
     return folder / REPORT
 
@@ -111,13 +125,31 @@ def _read_table(file: Path) -> pa.Table:
         raise InputError(f"{file} is damaged or missing; run the sweep again to rebuild it") from error
 
 
-def _small_run(folder: Path) -> str | None:
-    """The traced run with the fewest deliveries in which a message was held; None if all are too large."""
-    rows = _read_table(folder / RESULTS).select(["run", "deliveries", "held"]).to_pylist()
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['protocol']} with {row['peers']:,} peers and seed {row['seed']} (runs/{row['run']})"
+
+
+def _first_violation(folder: Path, runs: Mapping[str, dict[str, Any]]) -> DrawnViolation | None:
+    """The first violation in a small run that has one; None if none has, or all are too large."""
+    key = _small_run(folder, runs, "causal_violations")
+    if key is None:
+        return None
+    result, excerpts = audit_and_excerpt(
+        str(folder / "runs" / key), "local", 1, None, lambda findings: range(min(1, len(findings)))
+    )
+    if not excerpts:
+        return None
+    text = result.findings[0].text
+    return DrawnViolation(_name(runs[key]), text, *diagram(excerpts[0], text))
+
+
+def _small_run(folder: Path, runs: Mapping[str, dict[str, Any]], measure: str) -> str | None:
+    """The traced run with the fewest deliveries of those that have some of a measure; None if all are too
+    large."""
     small = [
         row
-        for row in rows
-        if row["held"] > 0 and row["deliveries"] <= _DRAWABLE
+        for row in runs.values()
+        if (row.get(measure) or 0) > 0 and row["deliveries"] <= _DRAWABLE
         and list((folder / "runs" / row["run"]).glob("*.parquet"))
     ]  # fmt: skip
     return min(small, key=lambda row: (row["deliveries"], row["run"]))["run"] if small else None

@@ -65,6 +65,9 @@ class BadRows:
         """What is counted: rows; or records or operations, where one is not a row of its file."""
         self.executions = 1
         """How many runs a file holds, if it says so itself: a log of ShiViz with delimiters."""
+        self.names_receivers = True
+        """Whether anything says who should get a message; otherwise every process of its group should."""
+        self._notes: dict[str, str] = {}
 
     # All rows.
 
@@ -96,6 +99,14 @@ class BadRows:
             size = file.stat().st_size if file.is_file() else None
             found.append(FileRows(shown, size, rows, version_of(Path(name))))
         return found
+
+    def note(self, subject: str, text: str) -> None:
+        """Remember how the rows are read, where a user may expect otherwise: of each subject the first."""
+        self._notes.setdefault(subject, text)
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self._notes.values())
 
     def leave_out(self, what: str, rows: int, example: str | None = None) -> None:
         """Count rows that are left out and are not bad; the example says where one is."""
@@ -173,6 +184,11 @@ class BadRows:
     def kinds(self) -> list[BadRowKind]:
         """Everything that is wrong."""
         return list(self._by_kind.values())
+
+    @property
+    def rows_missing(self) -> int:
+        """Bad rows that are missing from what is judged."""
+        return sum(kind.rows for kind in self._by_kind.values() if kind.left_out)
 
     def first_example(self) -> str:
         """An example for an error message that says why no row is left; empty if nothing is wrong."""

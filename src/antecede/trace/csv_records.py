@@ -65,10 +65,12 @@ def decode_csv(raw: IO[bytes], form: CsvFormat, at_start: bool = True) -> IO[str
     return io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="")
 
 
-def read_header(lines: IO[str], where: Path | str, form: CsvFormat) -> list[str]:
+def read_header(
+    lines: IO[str], where: Path | str, form: CsvFormat, numbers: LineNumbers | None = None
+) -> list[str]:
     """The names of the columns; none if the file is empty. The lines that follow are the rows."""
     faults: list[str] = []
-    source = iter(lines.readline, "")
+    source = RecordLines(iter(lines.readline, ""), numbers)
     names = next((fields for _, fields in csv_records(source, lambda _, why: faults.append(why), form)), [])
     if faults:
         raise InputError(f"{where}: its header {faults[0].removeprefix('it ')}")
@@ -109,19 +111,30 @@ def csv_records(
             yield number, fields
 
 
+class LineNumbers:
+    """Where a reader is in a file, in lines as an editor counts them."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.first = 0
+        """Of the lines of the last record."""
+
+
 class RecordLines:
     """Lines, of which some have bytes that could not be decoded (as surrogate characters, by PEP 383).
 
     A reader of CSV takes as many of them as a record has: `text` is the last record as it is in the file.
     """
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], numbers: LineNumbers | None = None) -> None:
         self._lines = iter(lines)
+        self._numbers = numbers or LineNumbers()
         self._record: list[str] = []
         self.not_text = False
 
     def begin_record(self) -> None:
         self._record.clear()
+        self._numbers.first = self._numbers.read + 1
 
     @property
     def text(self) -> str:
@@ -134,6 +147,7 @@ class RecordLines:
 
     def __next__(self) -> str:
         line = next(self._lines)
+        self._numbers.read += 1
         self._record.append(line)
         if not line.isascii():
             try:

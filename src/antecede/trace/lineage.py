@@ -33,6 +33,8 @@ class Lineage(msgspec.Struct, frozen=True):
     """What is counted as rows: rows, or else records or operations."""
     groups: int | None = None
     """Of `order`: how many groups the rows are of; None in a stream, which does not count them."""
+    notes: list[str] = []
+    """How the rows were read, where a user may expect otherwise."""
 
 
 def lineage(
@@ -51,6 +53,7 @@ def lineage(
         version=__version__,
         unit=bad.unit,
         groups=groups,
+        notes=bad.notes,
     )
 
 

@@ -24,7 +24,9 @@ from antecede.trace.bad_rows import BadRows
 from antecede.trace.copies import table_suffix
 from antecede.trace.csv_records import (
     CsvFormat,
+    LineNumbers,
     OnUnreadable,
+    RecordLines,
     csv_records,
     open_csv,
     read_header,
@@ -36,7 +38,7 @@ from antecede.trace.parquet_files import (
     refuse_oversized,
     text_columns_of,
 )
-from antecede.trace.schema import FIELDS, META, Meta, read_meta
+from antecede.trace.schema import FIELDS, META, META_BEFORE, Meta, read_meta
 from antecede.trace.table_folders import refuse_table_folder
 from antecede.trace.validate import (
     cast_columns,
@@ -76,6 +78,8 @@ def trace_files(path: Path) -> list[Path]:
         raise InputError(f"{path} is neither a file nor a folder")
     found = [parent / name for parent, names in _walk(path) for name in names]
     files = [file for file in found if table_suffix(file) in TRACE_SUFFIXES and file.is_file()]
+    if not found:
+        raise InputError(f"{path} holds no trace yet: the folder has no recorded events")
     if not files:
         raise InputError(f"{path} holds no trace: no file in it ends in {_any_of(TRACE_SUFFIXES)}")
     return sorted(files, key=_natural_order)
@@ -104,13 +108,33 @@ def _natural_order(file: Path) -> list[list[tuple[int, int, str]]]:
 
 def read_metas(path: Path) -> list[Meta]:
     """The `meta.json` of every trace folder at `path`."""
-    if path.is_file():
-        files = [path.parent / META] if (path.parent / META).exists() else []
-    else:
-        files = sorted(
-            (parent / META for parent, _ in _walk(path) if (parent / META).is_file()), key=_natural_order
-        )
-    return [read_meta(file.read_bytes(), str(file)) for file in files]
+    folders = [path.parent] if path.is_file() else [parent for parent, _ in _walk(path)]
+    found = [file for folder in folders if (file := _meta_file(folder)) is not None]
+    return [read_meta(file.read_bytes(), str(file)) for file in sorted(found, key=_natural_order)]
+
+
+def _meta_file(folder: Path) -> Path | None:
+    """Where a folder says what its trace is of: in `META`, or beside its parts, as before 0.1.0."""
+    if (folder / META).is_file():
+        return folder / META
+    before = folder / META_BEFORE
+    return before if before.is_file() and b'"schema_version"' in before.read_bytes() else None
+
+
+def names_receivers(local: Path, files: Sequence[Path]) -> bool:
+    """Whether a local trace may say who should get a message: in a `meta.json` or a column."""
+    return bool(read_metas(local)) or any("destinations" in _first_columns(file) for file in files)
+
+
+def _first_columns(file: Path) -> list[str]:
+    """The columns of a file; of JSON lines, in which each row has its own, all that there may be."""
+    if file.suffix == ".parquet":
+        return list(open_any_parquet(file).schema_arrow.names)
+    header: list[str] = []
+    if table_suffix(file) != ".csv":
+        return list(FIELDS)
+    next(csv_rows(file, header.extend), None)
+    return header
 
 
 def missing_rows(path: str) -> int:
@@ -334,17 +358,22 @@ def csv_rows(
     check_header: Callable[[list[str]], None] = lambda _: None,
     on_unreadable: OnUnreadable | None = None,
     form: CsvFormat = CsvFormat(),  # noqa: B008
+    line_numbers: LineNumbers | None = None,
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a CSV file by its header's names, numbered from 1; `check_header` may refuse the header."""
+    """The rows of a CSV file by its header's names, numbered from 1; `check_header` may refuse the header.
+
+    `line_numbers` says at which line of the file each row begins.
+    """
     on_unreadable = on_unreadable or _refuse_row(file)
     with open_csv(file, form) as lines:
         try:
-            names = read_header(lines, file, form)
+            names = read_header(lines, file, form, line_numbers)
             if not names:
                 raise InputError(f"{file} is empty; a trace needs a header and rows")
             check_header(names)
             refuse_duplicate_columns(names, file)
-            for number, fields in csv_records(lines, on_unreadable, form, len(names)):
+            records = RecordLines(lines, line_numbers)
+            for number, fields in csv_records(records, on_unreadable, form, len(names)):
                 yield number, dict(zip(names, fields, strict=True))
         except UnicodeDecodeError as error:
             raise InputError(f"{file} is not text in {error.encoding}: {error.reason}") from error

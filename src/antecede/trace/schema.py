@@ -22,6 +22,8 @@ VERSION = 1
 META_FOLDER = "_meta"
 META = f"{META_FOLDER}/meta.json"
 """The file of a trace folder that says what the trace is of."""
+META_BEFORE = "meta.json"
+"""Where it was before 0.1.0."""
 
 FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "run": (pa.string(), "which execution"),
@@ -40,6 +42,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "message": (pa.string(), "the message's id in the log that it comes from, shown instead of origin:seq"),
     "own_delivery": (pa.int64(), "1 if a sender's delivery of its own message is judged like any other"),
     "member": (pa.string(), "whom a change of the group concerns"),
+    "of_process": (pa.string(), "the process in several groups, of which `process` is the member of one"),
 }
 REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
 CHANGE_KINDS = ("admit", "leave", "remove", "close", "snapshot")

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
 from antecede.trace.copies import table_suffix
+from antecede.trace.missing_columns import missing_columns
 from antecede.trace.schema import CHANGE_KINDS, CLOSE, COUNT_KINDS, FIELDS, KINDS, REQUIRED, SCHEMA, SEND
 from antecede.trace.times import parse_time
 from antecede.units import count_of
@@ -51,6 +52,12 @@ EMPTY_DESTINATION_SQL = "exists(destinations, name -> name is null)"
 SENT_TWICE_SQL = "count(*) > 1"
 """True for the sends of one origin and seq that `check_run` refuses; for Spark's aggregation by these."""
 
+_LIKELY_KINDS = {
+    "deliver": ("rec", "rcv", "rx", "deliv", "consum", "handle", "apply", "sub", "get", "read"),
+    "send": ("send", "sent", "tx", "pub", "prod", "emit", "broadcast", "write", "put"),
+}
+"""Parts of words for kinds in logs of other programs. A log with one word for what arrives means that its
+application got it: a delivery."""
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _MAX_NAME = 1 << 128
 """The largest number that may serve as a name in another program's table."""
@@ -61,19 +68,8 @@ _MAX_NAME = 1 << 128
 
 def check_columns(names: Sequence[str], where: str) -> None:
     """Refuse a table that lacks a required column."""
-    missing = [name for name in REQUIRED if name not in names]
-    if {"node", "parents"} <= {*names} and "kind" in missing:
-        raise InputError(
-            f"{where} says what depends on what, but not who delivered what and in which order, so no "
-            "delivery can be judged; antecede graph shows what it does say"
-        )
-    if missing:
-        columns = "column" if len(missing) == 1 else "columns"
-        raise InputError(
-            f"{where} has no {columns} {', '.join(missing)}; a trace needs {', '.join(REQUIRED)}, under "
-            "these names, or mapped with --map, and another format was not recognised (antecede sources "
-            "lists those that are)"
-        )
+    if any(name not in names for name in REQUIRED):
+        raise missing_columns(names, where)
 
 
 def refuse_duplicate_columns(names: Sequence[str], where: Path | str) -> None:
@@ -288,9 +284,11 @@ def check_event(process: str, index: int, kind: str, origin: str, seq: int) -> N
 
 def unknown_kind(kind: str) -> str:
     known, word = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}", brief(kind)
+    likely = [ours for ours, words in _LIKELY_KINDS.items() if any(each in word.lower() for each in words)]
+    example = " or ".join(f"kind.{ours}={word}" for ours in (likely[:1] or ("send", "deliver")))
     return (
-        f"kind '{word}' is not {known}; say what it is with --map, as in kind.send={word}, or "
-        f"kind.skip={word} to leave such rows out"
+        f"kind '{word}' is not {known}; say what it is with --map, as in {example}, or kind.skip={word} to "
+        "leave such rows out"
     )
 
 

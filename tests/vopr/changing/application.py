@@ -39,6 +39,8 @@ class Witness:
         self.applied: dict[bytes, None] = {}
         self.observed = 0
         """What it has applied or broadcast, as bits."""
+        self.last_own = 0
+        """The bit of the last own message that it was given, if it is a phone's."""
 
     def fail(self, text: str) -> None:
         raise ViolationError(f"{self.name}: {text}")
@@ -61,17 +63,28 @@ class Witness:
             if not is_again:
                 self.fail(f"is given {body!r} twice")
             return
+        if record in self.sends:
+            self._check_own(record)
         missing = record.past & ~self.observed & ~self.host.world.unjudged
         if missing:
             self.fail(f"is given {body!r} before {self.host.world.body_of(missing)!r}, on which it depends")
         self.applied[body] = None
         self.observed |= record.bit
 
+    def _check_own(self, record: SentMessage) -> None:
+        """A phone is given its own messages in the order in which it has broadcast them. Super peers of the
+        first version do not tell it when what it has brought back comes before its next one."""
+        world = self.host.world
+        if record.bit < self.last_own and self.host.is_phone and not world.is_mixed:
+            self.fail(f"is given its own {record.body!r} after {world.body_of(self.last_own)!r}")
+        self.last_own = record.bit
+
     def snapshot(self) -> bytes:
         return b" ".join(self.applied)
 
     def restore(self, snapshot: bytes) -> None:
         self.applied = dict.fromkeys(snapshot.split())
+        self.last_own = 0
         self.observed = 0
         records = self.host.world.records
         for body in self.applied:

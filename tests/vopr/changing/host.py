@@ -54,6 +54,7 @@ from antecede.live.versions import CHANGING_WIRE, STATES_SINCE
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, RemoteError
 from vopr.changing.application import Application, Witness
+from vopr.changing.encrypting import encryption
 from vopr.changing.signing import NameKeyring
 from vopr.disk import SimulatedDisk
 from vopr.judge import ViolationError
@@ -73,6 +74,8 @@ _PATH = Path("store")
 
 class Host:
     """One member's machine, through all lives of its process: its disk, and what the judge knows of it."""
+
+    is_phone = False
 
     def __init__(self, world: World, rank: int, is_founder: bool, name: str = "") -> None:
         self.world, self.rank, self.name = world, rank, name or f"m{rank}"
@@ -158,6 +161,7 @@ class Process:
         self._asked_at = -_JOIN_PATIENCE
         world = self.world
         self.core = host.create_core()
+        self.encryption = encryption(self.core, world.encrypts)
         self.digests = DigestExchange(self.core)
         self.clock = MemberClock(lambda: world.epoch + world.now, lambda: world.now)
 
@@ -210,12 +214,14 @@ class Process:
         core = self.core
         core.changes.clear()  # of which this driver tells nobody
         if core.phase == Phase.MEMBER and not core.is_started:
-            self.host.witness.restore(self._received_snapshot())
+            state = self.encryption.take_offer(self._received_snapshot(), self.now())
+            self.host.witness.restore(cast("bytes", state or b""))
             self.application.forget()
             self.world.tell(self.host.name, f"has a snapshot of {len(self.host.witness.applied)} messages")
             self.world.count("joined")
             core.step(Started(self.now()))
             self.application.wake()
+        self.encryption.speak(self.now)
         while core.may_sponsor:
             self._sponsor(core.join_requests[0])
             self.application.wake()
@@ -236,7 +242,7 @@ class Process:
             event = offer_history(core, address, now)
         elif (shared := shared_snapshot(core)) is not None and fetches:
             event = TransferBegun(address, shared, now)
-        elif len(state := self.host.witness.snapshot()) <= snapshots.MAX_INLINE or not fetches:
+        elif len(state := self._take_snapshot()) <= snapshots.MAX_INLINE or not fetches:
             event = Sponsored(address, state, now)
         else:
             event = TransferBegun(address, self._store(state), now)
@@ -247,6 +253,11 @@ class Process:
         self.world.tell(self.host.name, f"admits {who}: {what}")
         if event is not None:
             core.step(event)
+
+    def _take_snapshot(self) -> bytes:
+        snapshot = self.encryption.with_offer(self.host.witness.snapshot)
+        assert snapshot is not None
+        return cast("bytes", snapshot())
 
     def _store(self, state: bytes) -> SnapshotTransfer:
         """Write a snapshot to a file."""
@@ -259,14 +270,14 @@ class Process:
         core.snapshot_from = None
         return SnapshotTransfer(digest, writer.length, False, first, counts)
 
-    def _received_snapshot(self) -> bytes:
+    def _received_snapshot(self) -> bytes | None:
         core = self.core
         state = core.received_state
         if state is None:
             assert core.snapshot is not None
             return core.snapshot
         if not state.transfer.digest:
-            return b""
+            return None
         return b"".join(read_parts(core.files, received_name(core.address, state.transfer.digest)))
 
     def _commit(self, _: object) -> None:
@@ -300,7 +311,7 @@ class Process:
 
     def broadcast(self) -> None:
         core, world = self.core, self.world
-        if core.is_started:
+        if core.is_started and not (core.secrecy is not None and core.secrecy.silent):
             body = world.new_body(self.host.name)
             if core.member.version == LATEST:
                 world.later.add(body)
@@ -313,11 +324,11 @@ class Process:
         delivery = self.core.next_delivery(self.now(), acks)
         self.journal.cursor = self.core.application.cursor
         self.stepped()
-        return delivery
+        return delivery if self.core.secrecy is None or delivery is None else self.core.secrecy.open(delivery)
 
     def leave(self) -> bool:
         core = self.core
-        if not core.is_started or not core.member.may_leave():
+        if not core.is_started or not core.may_leave(self.now()):
             return False
         core.step(LeaveAsked(self.now()))
         self.host.is_wanted = False
@@ -419,7 +430,7 @@ class Process:
         elif mine == core.address and core.phase == Phase.JOINING:
             self._asked_at = self.world.now
             if isinstance(frame, StateOffer):
-                core.forget_histories()
+                core.begin_fetch(frame.transfer)
             request = self._fetch.receive(mine, core.history_at(mine), frame)
             self.world.count("chunk")
             self.links[link].send(cast("Any", request))

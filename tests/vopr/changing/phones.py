@@ -3,6 +3,7 @@ store, and crash like everybody else."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -13,6 +14,7 @@ from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Expelled, LeaveAsked, MoveAsked, StabilityTold
 from antecede.live.changing.failover import Failover
 from antecede.live.changing.phone import PhoneCore
+from antecede.live.changing.protocols import WITH_PHONES
 from antecede.live.changing.super_peer import SuperPeerCore
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.state import Phase
@@ -34,6 +36,10 @@ _CHANGES = (
 )
 
 
+def kind_of(world: World) -> type[ChangingFreescale]:
+    return WITH_PHONES[world.kind.name]
+
+
 @contextmanager
 def short_times() -> Iterator[None]:
     before = failover.PATIENCE, super_peer.TELL_STABLE
@@ -47,7 +53,7 @@ def short_times() -> Iterator[None]:
 
 class SuperPeerHost(Host):
     def create_core(self) -> ChangingCore:
-        return self.signing(SuperPeerCore(ChangingFreescale, self.name))
+        return self.signing(SuperPeerCore(kind_of(self.world), self.name))
 
     def create_process(self) -> Process:
         return SuperPeerProcess(self)
@@ -68,18 +74,21 @@ class SuperPeerProcess(Process):
         self.stepped()
 
     def leave(self) -> bool:
-        if self.core.is_started and not self.core.member.may_leave():
-            self.expel(set(self.core.phones))  # they turn to others
+        if self.core.is_started:
+            self.core.may_leave(self.now())  # its phones turn to others
+            self.stepped()
         return super().leave()
 
 
 class PhoneHost(Host):
+    is_phone = True
+
     def __init__(self, world: World, rank: int, name: str) -> None:
         super().__init__(world, rank, False, name)
         self.place = ""
 
     def create_core(self) -> ChangingCore:
-        return PhoneCore(ChangingFreescale, self.name)
+        return PhoneCore(kind_of(self.world), self.name)
 
     def create_process(self) -> Process:
         return PhoneProcess(self)
@@ -127,7 +136,7 @@ class PhoneProcess(Process):
 
     def leave(self) -> bool:
         core = self.core
-        if not core.is_started or not core.phone.may_leave():
+        if not core.may_leave(self.now()):
             return False
         core.step(LeaveAsked(self.now()))
         self.host.is_wanted = False
@@ -137,10 +146,16 @@ class PhoneProcess(Process):
 
 
 class PhoneWorld(World):
-    """One execution with phones."""
+    """One execution with phones, or with gateways and local processes."""
 
-    def __init__(self, seed: int, is_told: bool = False) -> None:
-        super().__init__(seed, is_told)
+    def __init__(
+        self,
+        seed: int,
+        is_told: bool = False,
+        protocol: str = ChangingFreescale.name,
+        encrypts: bool = False,
+    ) -> None:
+        super().__init__(seed, is_told, protocol, encrypts)
         self.hosts = [SuperPeerHost(self, each.rank, each.is_founder) for each in self.hosts]
         self.founders = self.hosts[: len(self.founders)]
         self.by_place = {host.place: host for host in self.hosts}
@@ -208,6 +223,17 @@ class PhoneWorld(World):
     def _remove_the_dead(self) -> None:
         super()._remove_the_dead()
         self._expel({address for phone in self.phones if phone.is_dead for address in phone.addresses})
+        if self.is_mixed and self.is_healing and self._waits_for_upgrade():
+            for host in self.hosts:
+                host.upgrade()
+
+    def _waits_for_upgrade(self) -> bool:
+        """Whether somebody waits for what a super peer says of a phone that it has expelled, which members of
+        the first version do not understand."""
+        processes = [host.process for host in self.hosts if host.process and host.process.core.members]
+        hubs = [cast("SuperPeerCore", process.core).hub for process in processes]
+        untold = {(hub.stream, slot) for hub in hubs for slot in hub.site.unannounced}
+        return any(hub.backlog.entries and hub.backlog.entries[0].author in untold for hub in hubs)
 
     def unrest(self) -> str | None:
         if (reason := super().unrest()) is not None:
@@ -235,6 +261,8 @@ class PhoneWorld(World):
                 continue
             if not mine.is_started or mine.has_ready or mine.application.unacked or mine.is_moving:
                 return f"{phone.name} is {mine.phase.name}, {len(mine.application.unacked)} unacked"
+            if mine.phone.late:
+                return f"{phone.name} is not given {mine.phone.late}"
             if mine.phone.retained:
                 return f"{phone.name} retains {mine.phone.retained}"
         if sorted(slots) != sorted(each.name for each in self.phones if each.is_wanted):
@@ -242,6 +270,10 @@ class PhoneWorld(World):
         return None
 
 
-def execute(seed: int, is_told: bool = False) -> Result:
+def protocol_of(seed: int) -> str:
+    return random.Random(f"phones {seed}").choice(sorted(WITH_PHONES))
+
+
+def execute(seed: int, is_told: bool = False, protocol: str | None = None, encrypts: bool = False) -> Result:
     """Run one execution with phones; whatever goes wrong is a violation."""
-    return run_world(cast("Any", PhoneWorld(seed, is_told)))
+    return run_world(cast("Any", PhoneWorld(seed, is_told, protocol or protocol_of(seed), encrypts)))

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, cast
 
 from antecede.live.changing import forgetting, history, reporting, seals, snapshots, transfer
 from antecede.live.changing.core import ChangingCore
-from antecede.live.changing.protocols import LIVE
+from antecede.live.changing.protocols import LIVE, WITH_PHONES
 from antecede.live.changing.super_peer import SuperPeerCore
 from antecede.membership.catalog import ChangingMbcp
-from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from vopr.changing.application import SentMessage
@@ -27,7 +26,7 @@ from vopr.world import Result
 from vopr.world import short_times as short_link_times
 
 SECOND = 1000 * MILLISECOND
-PROTOCOLS = sorted(LIVE.keys() - {ChangingFreescale.name})
+PROTOCOLS = sorted(LIVE.keys() - WITH_PHONES.keys())
 """Those whose members are all alike."""
 _MAX_REST = 60 * SECOND
 _FAULTS = (
@@ -68,8 +67,14 @@ class World:
 
     may_mix: ClassVar[bool] = True
 
-    def __init__(self, seed: int, is_told: bool = False, protocol: str = ChangingMbcp.name) -> None:
-        self.seed, self.is_told = seed, is_told
+    def __init__(
+        self,
+        seed: int,
+        is_told: bool = False,
+        protocol: str = ChangingMbcp.name,
+        encrypts: bool = False,
+    ) -> None:
+        self.seed, self.is_told, self.encrypts = seed, is_told, encrypts
         self.kind = LIVE[protocol]
         self.is_signed = self.signs and bool(seed % 2)
         source = random.Random(seed)
@@ -455,9 +460,9 @@ def protocol_of(seed: int) -> str:
     return random.Random(f"protocol {seed}").choice(PROTOCOLS)
 
 
-def execute(seed: int, is_told: bool = False, protocol: str | None = None) -> Result:
+def execute(seed: int, is_told: bool = False, protocol: str | None = None, encrypts: bool = False) -> Result:
     """Run one execution; whatever goes wrong is a violation."""
-    return run_world(World(seed, is_told, protocol or protocol_of(seed)))
+    return run_world(World(seed, is_told, protocol or protocol_of(seed), encrypts))
 
 
 def run_world(world: World) -> Result:

@@ -19,6 +19,7 @@ from antecede.membership.packets import (
     Content,
     Departure,
     Disowning,
+    Expulsion,
     FlushReport,
     ProgressReport,
     Removal,
@@ -186,6 +187,8 @@ def describe_content(content: Content, address: object) -> str:
             return f"holds {held}"
         case Disowning():
             return f"nobody is {show(content.stream)}"
+        case Expulsion():
+            return f"retires {', '.join(map(str, sorted(content.slots)))}"
         case ApplicationData() if content.original is not None:
             return f"again {show(content.original.origin)}:{content.original.seq}"
     return ""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from antecede.causality import MessageId
+from antecede.check.bounds import counted
 from antecede.check.changing.oracle import ChangingOracle
 from antecede.check.changing.random_schedules import RandomSchedule
 from antecede.check.changing.world import (
@@ -58,6 +59,19 @@ class ChangeBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def size(self) -> int:
         return self.peers + self.joins
+
+    def in_words(self) -> str:
+        """What is explored, for people: "2 members, 1 message each, 1 join"."""
+        changes = {
+            "join": self.joins,
+            "leave": self.leaves,
+            "removal": self.removals,
+            "failure": self.crashes,
+            "progress report": self.reports,
+        }
+        total = [] if self.total is None else [f"{counted(self.total, 'message')} in all"]
+        size = [counted(self.peers, "member"), f"{counted(self.messages, 'message')} each", *total]
+        return ", ".join([*size, *(counted(count, what) for what, count in changes.items() if count)])
 
 
 class ExploredProcess(NamedTuple):

@@ -203,13 +203,13 @@ class ChangingOracle:
         for member in survivors:
             for name, streams in _tables(member):
                 if gone := set(streams) - alive:
-                    found.append(f"p{member.me} remembers {len(gone)} that are gone ({name})")
+                    found.append(f"p{member.me} never forgets streams that have ended ({name}: {len(gone)})")
             if member.waiting() or member.early:
                 found.append(f"p{member.me} holds messages for ever")
             if member.unstable:
                 found.append(f"p{member.me} retains messages for ever")
         if survivors:
-            found += [f"p{each.me} has left and never goes" for each in self._leaving()]
+            found += [f"p{each.me} has left and never terminates" for each in self._leaving()]
         return found
 
     def _leaving(self) -> list[ChangingMember]:
@@ -253,7 +253,7 @@ def has_removed(member: ChangingMember, other: ChangingMember) -> bool:
 def judge_agreement(survivors: list[ChangingMember]) -> list[str]:
     alive = {member.stream for member in survivors}
     return [
-        f"the view of p{member.me} is wrong about {len(differs)} members"
+        f"the view of p{member.me} is wrong (wrong or missing members: {len(differs)})"
         for member in survivors
         if (differs := member.view ^ alive)
     ]

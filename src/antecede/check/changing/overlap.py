@@ -8,16 +8,18 @@ number of founders and of addresses.
 from __future__ import annotations
 
 import random
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from antecede.causality import MessageId
 from antecede.check.changing.oracle import ChangingOracle
 from antecede.check.changing.random_schedules import RandomSchedule
 from antecede.check.changing.world import ChangingWorld, Life, ScheduleEvent
-from antecede.membership.group_order import ONLY_GROUP
+from antecede.membership.group_order import ONLY_GROUP, BroughtBack
 from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
+from antecede.membership.packets import Stream
 from antecede.membership.state import Phase
+from antecede.protocols.base import Delivery
 
 _GROUPS = "abc"
 MOST_IN_ONE_GROUP = 3
@@ -57,8 +59,9 @@ class OverlapWorld(ChangingWorld):
         for address in range(size):
             outside = self.group_kind.outsider_of(self.group_of[address], address, size)
             self._add(found.get(address, outside))
-        self.seen: list[tuple[int, str, int, tuple[MessageId, ...], bool]] = []
-        """What applications have seen: process, what it is, address, messages, and whether it is a copy."""
+        self.seen: list[tuple[int, str, int, tuple[MessageId, ...], MessageId | None]] = []
+        """What applications have seen: process, what it is, address, messages, and as which a message was
+        broadcast again, if it was lost and is brought back."""
 
     def layout(self) -> list[tuple[int, str]]:
         """The process and the group of each address; the first are founders."""
@@ -107,12 +110,10 @@ class OverlapWorld(ChangingWorld):
             self._note("send", address, (self.lives[address].events[-1][1],))
         return done
 
-    def _deliver(self, address: int, other: int) -> bool:
-        before = len(self.lives[address].events)
-        done = super()._deliver(address, other)
-        for _, message in self.lives[address].events[before:]:
-            self._note("deliver", address, (message,), message in self.members[address].originals)
-        return done
+    def _give(self, address: int, delivery: Delivery) -> None:
+        super()._give(address, delivery)
+        copy = delivery.copy if isinstance(delivery, BroughtBack) else None
+        self._note("deliver", address, (delivery.message,), copy)
 
     def _start(self, member: ChangingMember) -> None:
         before = self.lives[member.me].snapshot
@@ -120,8 +121,10 @@ class OverlapWorld(ChangingWorld):
         if self.lives[member.me].snapshot != before:
             self._note("start", member.me, self.lives[member.me].snapshot)
 
-    def _note(self, kind: str, address: int, messages: tuple[MessageId, ...], is_copy: bool = False) -> None:
-        self.seen.append((self.process_of[address], kind, address, messages, is_copy))
+    def _note(
+        self, kind: str, address: int, messages: tuple[MessageId, ...], copy: MessageId | None = None
+    ) -> None:
+        self.seen.append((self.process_of[address], kind, address, messages, copy))
 
     def _join(self, address: int, contact: int) -> bool:
         return not self._is_busy(address) and super()._join(address, contact)
@@ -206,11 +209,21 @@ class GroupView:
         return getattr(self._world, name)
 
 
+class _Appearance(NamedTuple):
+    """A message of an application as the group had it first, or as it was brought back."""
+
+    message: MessageId
+    is_copy: bool = False
+    lost_copy: MessageId | None = None
+    """As which it was brought back, if that was lost too. All copies that were not lost are one."""
+
+
 class OverlapOracle(ChangingOracle):
     """Each group is judged by itself, and then the order across groups.
 
     If a process is given m, or a snapshot with m, then no message before m is delivered to it later, in
-    whatever group; unless that was lost, and somebody has brought it back.
+    whatever group; unless that was lost, and somebody has brought it back. The copy may be lost again, in the
+    same way, and be brought back once more.
     """
 
     world: OverlapWorld
@@ -251,18 +264,20 @@ class OverlapOracle(ChangingOracle):
         return found
 
     def judge_across(self) -> list[str]:
-        numbers: dict[tuple[MessageId, bool], int] = {}
+        numbers: dict[_Appearance, int] = {}
         pasts: list[int] = []
         known: dict[int, int] = {}
         received: dict[int, int] = {}
         found = []
-        for process, kind, address, messages, is_copy in self.world.seen:
+        ends = self._ends()
+        for process, kind, address, messages, copy in self.world.seen:
             past = known.get(process, 0)
+            lost_copy = copy if copy is not None and self._is_lost(copy, ends) else None
             for message in messages:
-                key = message, is_copy
+                key = _Appearance(message, copy is not None, lost_copy)
                 if key not in numbers:
                     numbers[key] = len(pasts)
-                    original = numbers.get((message, False))
+                    original = numbers.get(_Appearance(message))
                     pasts.append(past if kind == "send" else pasts[original] if original is not None else 0)
                 number = numbers[key]
                 bit = 1 << number
@@ -272,6 +287,28 @@ class OverlapOracle(ChangingOracle):
                 received[process] = received.get(process, 0) | bit
             known[process] = past
         return found
+
+    def _ends(self) -> dict[Stream, int]:
+        """Where the streams that have ended do so."""
+        ends: dict[Stream, int] = {}
+        for member in self.world.members:
+            for stream, end in (*member.tombstones.items(), *member.ends.items()):
+                ends[stream] = max(end, ends.get(stream, end))
+        return ends
+
+    def _is_lost(self, message: MessageId, ends: dict[Stream, int]) -> bool:
+        """Whether a message lies beyond the end of its stream, or the admission of its sender, or of one of
+        its sponsors, does."""
+        members = (each for each in self.world.members if each.stream == message.origin)
+        admissions = next((each.admissions for each in members), {})
+        judged: set[MessageId] = set()
+        place: MessageId | None = message
+        while place is not None and place not in judged:
+            if place.seq > ends.get(place.origin, place.seq):
+                return True
+            judged.add(place)
+            place = admissions.get(place.origin)
+        return False
 
 
 class OverlapSchedule(RandomSchedule):

@@ -31,7 +31,9 @@ def _is_quorum(
     known = {
         stream: other
         for stream, other in staying.items()
-        if stream in member.addresses and stream not in member.unstable_admissions
+        if stream in member.addresses
+        and stream not in member.unstable_admissions
+        and member.stream in other.addresses
     }
     pending: set[Stream] = set()
     for each in (member, *known.values()):

@@ -319,9 +319,10 @@ class RandomSchedule:
                 world.apply(("remove", remover, address))
         for each in world.reporting():
             member = world.members[each]
-            # Whoever has left hears from members who of them has gone.
-            waits_for = member.progress.coming if member.is_member else member.awaiting - member.sent_to
+            waits_for = member.progress.coming if member.is_member else member.awaiting
             waits_for = waits_for - member.ended
+            if not member.is_member and any(map(world.is_active, member.addresses.values())):
+                waits_for = waits_for - member.sent_to  # it hears from members who of those has gone
             for address in sorted(world.crashed) if waits_for else ():
                 if world.members[address].stream in waits_for:
                     world.apply(("remove", each, address))

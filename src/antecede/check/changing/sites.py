@@ -24,6 +24,8 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Effects
 
 PHONES = 5
+_VERSION = 2
+"""Of the wire format: super peers say whom they have expelled, and settle first what a phone has brought."""
 _PHONE_APART = 0.3
 """How often a burst leaves out a phone."""
 
@@ -36,11 +38,23 @@ class SiteWorld(ChangingWorld):
         self.phone_kind = kind
         self.hubs: dict[int, list[int]] = {}
         """The addresses of the super peers that each phone has had, or has asked."""
+        for member in self.members:
+            self._upgrade(member)
         for me in range(size, size + phones):
             self._add_phone(me)
 
+    def _upgrade(self, member: ChangingMember) -> None:
+        """All have agreed on the version."""
+        member.version = _VERSION
+
+    def _begin_attempt(self, process: list[int], contact: int) -> ChangingMember:
+        fresh = super()._begin_attempt(process, contact)
+        self._upgrade(fresh)
+        return fresh
+
     def _add_phone(self, me: int) -> ChangingFreescale:
         phone = self.phone_kind.phone_outside(me, me + 1)
+        phone.speaks = _VERSION
         self.members.append(phone)
         self.lives.append(Life(me))
         self.attempts[me] = [me]
@@ -87,6 +101,7 @@ class SiteWorld(ChangingWorld):
         if not self.is_phone(address) or self.members[address].phase != Phase.OUTSIDE or self.is_phone(hub):
             return False
         self.hubs[address].append(hub)
+        self.member(address).meet(hub, _VERSION)
         self._carry_out(address, self.member(address).attach(hub, 0))
         return True
 
@@ -101,6 +116,7 @@ class SiteWorld(ChangingWorld):
         if phone is None or self.is_phone(hub) or not phone.may_move(hub):
             return False
         self.hubs[address].append(hub)
+        self.member(address).meet(hub, _VERSION)
         self._carry_out(address, self.member(address).move(hub, 0))
         return True
 

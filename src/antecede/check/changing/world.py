@@ -17,7 +17,7 @@ from antecede.causality import MessageId
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Stream
 from antecede.membership.state import Phase
-from antecede.protocols.base import Effects, Packet
+from antecede.protocols.base import Delivery, Effects, Packet
 
 ScheduleEvent = tuple[str, int, int]
 """What happens, at which address, and which other one it is about; -1 if it is about none.
@@ -200,11 +200,15 @@ class ChangingWorld:
         before = member.deliveries
         delivery = member.deliver(0)
         if delivery is not None:
-            self.lives[address].events.append(("deliver", delivery.message))
-            if delivery.payload != self.payloads.get(delivery.message, delivery.payload):
-                self.faults.append(f"p{address} delivers {delivery.message} with what another contains")
+            self._give(address, delivery)
         self._carry_out(address, member.pending_effects(0))
         return delivery is not None or member.deliveries != before
+
+    def _give(self, address: int, delivery: Delivery) -> None:
+        """The application sees a message."""
+        self.lives[address].events.append(("deliver", delivery.message))
+        if delivery.payload != self.payloads.get(delivery.message, delivery.payload):
+            self.faults.append(f"p{address} delivers {delivery.message} with what another contains")
 
     def _report(self, address: int, _: int) -> bool:
         if address not in self.reporting():

@@ -56,7 +56,7 @@ class App {
     const { details } = this;
     document.title = `${picture.held ? `(${picture.held} held) ` : ""}${picture.group || "Live group"} - Antecede`;
     say(byId("title"), picture.group || "Live group");
-    say(byId("about"), picture.answering ? `${picture.protocol}, ${plural(picture.members.length, "member")}, seen through ${picture.answering} of them` : "");
+    say(byId("about"), picture.answering ? `${picture.protocol}, ${plural(picture.members.length, "member")}, ${picture.answering} reporting` : "");
     this.drawNotice();
     this.board.draw(picture, { key: details.key, around: details.around, kindOf: (/** @type {string} */ id) => details.kindOf(id) });
     details.draw(picture);
@@ -67,7 +67,7 @@ class App {
     const { picture } = this;
     const notice = byId("notice");
     let text = "";
-    if (this.state === "lost") text = `The program that serves this page does not answer. What is shown is from ${picture ? clock(picture.time) : "before"}; it goes on by itself when the program is there again.`;
+    if (this.state === "lost") text = `The program that serves this page does not answer. The page shows the state at ${picture ? clock(picture.time) : "the last update"} and continues by itself when the program is back.`;
     else if (picture && !picture.answering) text = picture.asked ? `No member answers: ${picture.silent.map((/** @type {any} */ each) => `${each.name} (${each.text})`).join("; ")}` : "There is no member to ask.";
     else if (picture && picture.silent.length) text = `${list(picture.silent.map((/** @type {any} */ each) => each.name))} ${picture.silent.length === 1 ? "does" : "do"} not answer: ${picture.silent[0].text}`;
     notice.hidden = !text;
@@ -81,7 +81,7 @@ class App {
     say(byId("live").firstElementChild, /** @type {any} */ (WORDS)[state] || state);
     document.body.classList.toggle("lost", this.state === "lost");
     document.body.classList.toggle("paused", this.isPaused);
-    if (picture) say(byId("status"), this.isPaused ? `Paused at ${clock(picture.time)}; p continues.` : `As of ${clock(picture.time)}, once a second.`);
+    if (picture) say(byId("status"), this.isPaused ? `Paused at ${clock(picture.time)}; press p to continue.` : `Updated at ${clock(picture.time)}, every second.`);
   }
 
   /** @param {string} state */

@@ -7,6 +7,9 @@ import { describeChange, stateOf } from "./board.js";
 /** Seconds after which a message that others have, and have a link for, is late. */
 const LONG = 8;
 
+/** @param {number} seconds */
+const later = (seconds) => (seconds < 1 ? `${Math.round(1000 * seconds)} ms` : span(seconds));
+
 export class Details {
   /** @param {(what: string) => void} open */
   constructor(open) {
@@ -90,9 +93,9 @@ export class Details {
   /** @param {DocumentFragment} into */
   drawNothing(into) {
     into.append(element("h2", "Nothing selected"));
-    into.append(element("p", "Select a missing message to see what waits for it, since when, and who has it; a message to see its causal past and future; a member to see its links; or a change of the view."));
+    into.append(element("p", "Select a missing message to see who has it and what waits for it, a message to see its causal past and future, a member to see its links, or a view change."));
     const about = element("ul");
-    for (const [name, text] of [["hold", "held: it has arrived, and a cause of it has not"], ["past", "before the selected message"], ["future", "after it"]]) {
+    for (const [name, text] of [["hold", "held: received, but a cause is missing"], ["past", "causal past of the selected message"], ["future", "causal future of it"]]) {
       const item = element("li");
       item.append(element("span", "", `key ${name}`), text);
       about.append(item);
@@ -119,7 +122,7 @@ export class Details {
     const missing = picture.missing.find((/** @type {any} */ each) => each.id === id);
     this.top(into, missing ? `${id} is ${missing.arrived ? "not delivered" : "missing"}` : id);
     if (!missing) {
-      into.append(element("p", "It is not missing any more: what waited for it has been delivered."));
+      into.append(element("p", "It is no longer missing: the messages that waited for it are delivered."));
       if (id) into.append(this.messages([id]));
       return;
     }
@@ -136,13 +139,13 @@ export class Details {
       into.append(found);
     };
     has("Has it", missing.has, "fine");
-    has("May have it, as others know", missing.may_have, "both");
-    has("Has not got it", missing.lacks, "fault");
+    has("May have it, according to others", missing.may_have, "both");
+    has("Does not have it", missing.lacks, "fault");
     for (const at of missing.at) {
-      into.append(element("h3", `Waits at ${at.member}, since ${clock(at.since)}`));
+      into.append(element("h3", `Waiting at ${at.member} since ${clock(at.since)}`));
       into.append(this.messages(at.messages.map((/** @type {any} */ each) => each.id), 12));
       const links = element("ul");
-      for (const link of at.links) links.append(element("li", `link to ${link.to}: ${link.connected ? "there" : "none"}${link.suspected ? `, not heard for ${span(picture.time - link.suspected)}` : ""}`));
+      for (const link of at.links) links.append(element("li", `link to ${link.to}: ${link.connected ? "up" : "down"}${link.suspected ? `, not heard for ${span(picture.time - link.suspected)}` : ""}`));
       into.append(links);
     }
   }
@@ -152,14 +155,14 @@ export class Details {
     const [at] = missing.at;
     const reached = at.links.filter((/** @type {any} */ link) => link.connected && !link.suspected).map((/** @type {any} */ link) => link.to);
     const first = at.messages[0] ? at.messages[0].id : "a message";
-    const them = at.count === 1 ? first : `${at.count} messages, ${first} the first,`;
-    if (at.arrived) return `${at.member} has received ${them} and may not deliver ${at.count === 1 ? "it" : "them"} before ${missing.id}. That has arrived there, and is not delivered yet: its application is busy with what is before it, or the member is still joining or returning.`;
-    const what = `${at.member} has received ${them} and may not deliver ${at.count === 1 ? "it" : "them"} yet: ${at.count === 1 ? "it was" : "they were"} sent after ${missing.id || "another message"}, which has not arrived there.`;
-    if (!missing.has.length && !missing.may_have.length) return `${what} Nobody who answers has it, so it must come from ${missing.origin || "its sender"}.`;
-    if (!reached.length) return `${what} ${at.member} has a link to nobody who has it; it arrives when there is one again.`;
+    const them = at.count === 1 ? first : `${at.count} messages (first ${first})`;
+    if (at.arrived) return `${at.member} has received ${them} but cannot deliver ${at.count === 1 ? "it" : "them"} before ${missing.id}. That one has arrived there and is not delivered yet: the application is busy with earlier messages, or the member is still joining or returning.`;
+    const what = `${at.member} has received ${them} but cannot deliver ${at.count === 1 ? "it" : "them"} yet: ${at.count === 1 ? "it was" : "they were"} sent after ${missing.id || "another message"}, which has not arrived there.`;
+    if (!missing.has.length && !missing.may_have.length) return `${what} No member that answers has it, so it must come from ${missing.origin || "its sender"}.`;
+    if (!reached.length) return `${what} ${at.member} is connected to no member that has it. It will arrive when such a link is up again.`;
     const waited = picture.time - missing.since;
-    const asks = `${list(reached, 3)} ${reached.length === 1 ? "has it and is" : "have it and are"} connected to ${at.member}, which asks for it.`;
-    return `${what} ${asks} ${waited < LONG ? "It should arrive within seconds." : `It has taken ${span(waited)}, which is long: such a link may carry nothing, though neither end has noticed.`}`;
+    const asks = `${list(reached, 3)} ${reached.length === 1 ? "has it and is" : "have it and are"} connected to ${at.member}, which is asking for it.`;
+    return `${what} ${asks} ${waited < LONG ? "It should arrive within seconds." : `It has taken ${span(waited)}, which is long. The link may be carrying nothing without either end having noticed.`}`;
   }
 
   /** @param {DocumentFragment} into @param {any} picture @param {string} id */
@@ -173,22 +176,22 @@ export class Details {
     const blocked = picture.missing.find((/** @type {any} */ each) => each.at.some((/** @type {any} */ at) => at.messages.some((/** @type {any} */ held) => held.id === id)));
     if (blocked) {
       const where = blocked.at.filter((/** @type {any} */ at) => at.messages.some((/** @type {any} */ held) => held.id === id)).map((/** @type {any} */ at) => at.member);
-      const why = element("p", `It is held at ${list(where)}, since ${blocked.id} is missing there. `, "why");
+      const why = element("p", `Held at ${list(where)} because ${blocked.id} is missing there. `, "why");
       const button = element("button", `Who has ${blocked.id}?`);
       button.setAttribute("data-open", `missing=${blocked.id}`);
       why.append(button);
       into.append(why);
     }
-    if (!around.known) into.append(element("p", "No member that answers has noted when it delivered this message: that was before this page was opened, or a thousand messages ago, or it is none of an application."));
+    if (!around.known) into.append(element("p", "No member that answers has recorded this message: it was delivered before this page was opened, or more than a thousand messages ago, or it is not a message of the application."));
     const counts = element("ul");
-    for (const [name, text] of [["past", `${plural(around.past_count, "message")} before it${around.is_complete ? "" : ", and older ones that nobody has noted"}`], ["future", `${plural(around.future_count, "message")} after it`], ["both", `${plural(Math.max(0, around.concurrent_count), "message")} concurrent with it`]]) {
+    for (const [name, text] of [["past", `${plural(around.past_count, "message")} before it${around.is_complete ? "" : "; older ones were not recorded"}`], ["future", `${plural(around.future_count, "message")} after it`], ["both", `${plural(Math.max(0, around.concurrent_count), "message")} concurrent with it`]]) {
       const item = element("li");
       item.append(element("span", "", `key ${name}`), text);
       counts.append(item);
     }
-    into.append(counts, element("h3", "Its immediate causes"));
-    into.append(around.causes.length ? this.messages(around.causes) : element("p", around.known ? "None that an application has broadcast." : "Not known here."));
-    if (around.past.length) into.append(element("h3", "Causal past, the nearest first"), this.messages(around.past));
+    into.append(counts, element("h3", "Immediate causes"));
+    into.append(around.causes.length ? this.messages(around.causes) : element("p", around.known ? "None." : "Not known."));
+    if (around.past.length) into.append(element("h3", "Causal past, nearest first"), this.messages(around.past));
     if (around.future.length) into.append(element("h3", "Causal future"), this.messages(around.future));
     if (around.delivered.length) {
       into.append(element("h3", "Delivered at"));
@@ -196,10 +199,10 @@ export class Details {
       const first = around.delivered[0].time;
       for (const each of around.delivered) {
         const row = element("tr");
-        row.append(element("td", each.member), element("td", clock(each.time)), element("td", each.time > first ? `+${span(each.time - first)}` : "first"));
+        row.append(element("td", each.member), element("td", clock(each.time)), element("td", each.time > first ? `+${later(each.time - first)}` : "first"));
         table.append(row);
       }
-      into.append(table, element("p", "By each member's own clock.", "quiet"));
+      into.append(table, element("p", "Times are by each member's own clock.", "quiet"));
     }
   }
 
@@ -208,7 +211,7 @@ export class Details {
     const member = picture.members.find((/** @type {any} */ each) => each.label === label);
     this.top(into, label);
     if (!member) {
-      into.append(element("p", "It is not a member any more."));
+      into.append(element("p", "No longer a member."));
       return;
     }
     const [text, kind] = stateOf(member, picture.time);
@@ -222,13 +225,14 @@ export class Details {
     if (member.label !== member.name) fact("incarnation of", member.name);
     fact("member since", member.since ? clock(member.since) : "the start");
     if (member.at) fact("listens at", member.at);
-    fact("behind", `${plural(member.behind, "message")} at most, as others know`);
+    if (picture.knows_stability) fact("behind", `${plural(member.behind, "message")} at most, according to others`);
     if (member.answers) {
-      fact("broadcast, delivered", `${member.broadcast.toLocaleString("en")}, ${member.delivered.toLocaleString("en")}`);
-      fact("for its application", plural(member.for_application, "message"));
+      fact("broadcast", plural(member.broadcast, "message"));
+      fact("delivered", plural(member.delivered, "message"));
+      fact("waiting for the application", plural(member.for_application, "message"));
       fact("held", plural(member.held, "message"));
-      fact("not stable", `${size(member.unstable_bytes)} of ${size(member.limit)}`);
-    } else into.append(element("p", "It does not answer here; this is what others say of it."));
+      if (picture.knows_stability) fact("not yet stable", `${size(member.unstable_bytes)}${member.limit ? ` of ${size(member.limit)}` : ""}`);
+    } else into.append(element("p", "This member does not answer. The figures are what others report about it."));
     into.append(facts);
     const detail = this.member;
     if (!detail || !member.answers) return;
@@ -238,16 +242,16 @@ export class Details {
     for (const link of detail.links) {
       const row = element("tr");
       const cell = element("td");
-      const state = link.suspected ? `not heard for ${span(picture.time - link.suspected)}` : link.connected ? "there" : "none";
+      const state = link.suspected ? `not heard for ${span(picture.time - link.suspected)}` : link.connected ? "up" : "down";
       cell.append(element("span", state, `pill ${link.suspected ? "open" : link.connected ? "good" : "bad"}`));
       row.append(element("td", link.to), cell, element("td", link.behind ? `${link.behind} behind` : ""));
       links.append(row);
     }
     into.append(links);
     if (detail.notices.length) {
-      into.append(element("h3", "What happened there"));
+      into.append(element("h3", "Recent events"));
       const notices = element("ul");
-      for (const each of detail.notices) notices.append(element("li", `${clock(each.time)} ${each.kind} ${each.about}${each.text ? `: ${each.text}` : ""}`));
+      for (const each of detail.notices) notices.append(element("li", `${clock(each.time)} ${each.about} ${each.kind}${each.text ? `: ${each.text}` : ""}`));
       into.append(notices);
     }
   }
@@ -257,13 +261,13 @@ export class Details {
     const change = picture.changes.find((/** @type {any} */ each) => value === `${each.first.toFixed(3)} ${each.kind} ${each.about}`);
     if (!change) {
       this.top(into, "This change");
-      into.append(element("p", "It is too long ago to be listed."));
+      into.append(element("p", "It is too old to be listed."));
       return;
     }
     this.top(into, `${change.about} ${describeChange(change)}`);
     if (change.text) into.append(element("p", change.text));
-    if (change.message) into.append(element("p", change.kind === "removed" ? "The last of its messages that anybody delivers:" : "The message that changed the view:"), this.messages([change.message]));
-    into.append(element("p", `First seen at ${clock(change.first)}${change.last > change.first ? `, by all of these ${span(change.last - change.first)} later` : ""}:`));
+    if (change.message) into.append(element("p", change.kind === "removed" ? "The last of its messages that is delivered:" : "The message that changed the view:"), this.messages([change.message]));
+    into.append(element("p", `First seen at ${clock(change.first)}${change.last > change.first ? `, by all of these within ${span(change.last - change.first)}` : ""}:`));
     const seen = element("ul");
     for (const label of change.seen_by) seen.append(element("li", label));
     into.append(seen);

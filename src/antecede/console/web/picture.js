@@ -29,7 +29,7 @@ function replace(where, ...drawings) {
  */
 export function drawMessages(where, messages, kindOf, onSelect) {
   const lanes = [...new Set(messages.map((each) => each.origin))].sort(inOrder);
-  const gutter = 12 + CHARACTER * Math.max(3, ...lanes.map((each) => short(each).length));
+  const gutter = 20 + CHARACTER * Math.max(3, ...lanes.map((each) => short(each).length));
   const width = STEP * messages.length + 16;
   const height = LANE * lanes.length + 6;
   const names = drawn("svg", { viewBox: `0 0 ${gutter} ${height}`, width: gutter, height, class: "names", "aria-hidden": "true" });
@@ -130,7 +130,7 @@ export function drawChanges(where, changes, members, now, onSelect) {
   const labels = [...new Set([...members.map((each) => each.label), ...shown.map((each) => each.about)])].sort(inOrder).slice(0, 40);
   const first = shown[0] ? shown[0].first : now - 60;
   const start = first - Math.max(4, (now - first) * 0.04);
-  const gutter = 12 + CHARACTER * Math.max(3, ...labels.map((each) => short(each).length));
+  const gutter = 20 + CHARACTER * Math.max(3, ...labels.map((each) => short(each).length));
   const width = Math.max(320, where.clientWidth || 700);
   const lane = 19;
   const height = lane * labels.length + 22;

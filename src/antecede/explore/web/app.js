@@ -3,21 +3,35 @@
 
 import { byId, element, forgetToken, plural } from "../../report/web/elements.js";
 import { causalFuture, causalPast, timesOf } from "./causal.js";
-import { Data, NONE } from "./data.js";
-import { View, parseTime, showTime } from "./view.js";
+import { Data, Embedded, Folder, NONE } from "./data.js";
+import { ORDER_ONLY, View, hasTimes, parseTime, showTime } from "./view.js";
 
 const MAX_LISTED = 200;
 const IN_SIGHT = 1500;
+
+/** What single events look like. */
+function legend() {
+  const list = element("ul", undefined, "legend");
+  for (const [kind, text] of [["send", "send"], ["delivery", "delivery"], ["held", "held before delivery"], ["never", "received, never delivered"], ["fault", "violation"]]) {
+    const item = element("li");
+    item.append(element("span", "", `key ${kind}`), text);
+    list.append(item);
+  }
+  return list;
+}
 
 class App {
   /** @param {Data} data */
   constructor(data) {
     this.data = data;
     this.view = new View(byId("canvas"), data);
+    this.timed = hasTimes(data);
     this.asked = false;
     this.selecting = 0;
     this.lastMark = -1;
     this.notice = "";
+    /** Called with each selection. @type {(selection: import("./view.js").Selection | null) => void} */
+    this.tell = () => {};
     this.describe();
     this.listen();
     this.showMarks();
@@ -30,8 +44,12 @@ class App {
     byId("title").textContent = index.title;
     byId("about").textContent =
       `${plural(index.messages, "message")}, ${plural(index.deliveries, "delivery", "deliveries")} at ` +
-      `${plural(this.data.lanes, "process", "processes")} in ${showTime(index.duration)}. ` +
-      (index.note || (index.faults ? `${plural(index.faults, "fault")}.` : "No violation."));
+      `${plural(this.data.lanes, "process", "processes")}${this.timed ? ` in ${showTime(index.duration)}` : `; ${ORDER_ONLY}`}. ` +
+      (index.note || (index.faults ? `${plural(index.faults, "violation")}.` : "No violations."));
+    if (!this.timed) {
+      byId("query").placeholder = "Find: p3 or p3:17";
+      byId("query").setAttribute("aria-label", "Search for a process or a message");
+    }
     byId("next").disabled = byId("previous").disabled = index.marks.length === 0;
   }
 
@@ -64,10 +82,10 @@ class App {
       return;
     }
     const { shown, t0, t1 } = this.view;
-    const span = showTime(Math.max(1, t1 - t0));
-    const arrows = shown.sampled > 1 ? `, one in ${shown.sampled} messages with arrows` : "";
-    const what = shown.detail ? `${plural(shown.events, "event")} in sight${arrows}` : "events by lane and time";
-    byId("status").textContent = `From ${showTime(Math.max(0, t0), (t1 - t0) / 100)}, ${span} wide: ${what}.`;
+    const [start, end] = [Math.max(0, t0), t1].map((each) => showTime(each, (t1 - t0) / 100));
+    const arrows = shown.sampled > 1 ? `; arrows of one message in ${shown.sampled}` : "";
+    const what = shown.detail ? `${plural(shown.events, "event")}${arrows}` : "density of events; zoom in to see each one";
+    byId("status").textContent = !this.timed ? what : `${start} to ${end} (${showTime(Math.max(1, t1 - Math.max(0, t0)))}): ${what}`;
   }
 
   listen() {
@@ -76,10 +94,7 @@ class App {
       this.view.resize();
       this.redraw();
     }).observe(byId("picture"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.view.readColours();
-      this.redraw();
-    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle());
     byId("search").addEventListener("submit", (/** @type {Event} */ event) => {
       event.preventDefault();
       this.search(byId("query").value).catch((error) => this.fail(error));
@@ -94,6 +109,11 @@ class App {
     addEventListener("hashchange", () => this.follow(location.hash));
     canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.onWheel(event), { passive: false });
     this.listenToPointers(canvas);
+  }
+
+  restyle() {
+    this.view.readColours();
+    this.redraw();
   }
 
   /** @param {() => void} change */
@@ -256,12 +276,14 @@ class App {
     this.at = at || event;
     this.showMessage(message, events);
     this.redraw();
+    this.tell(this.view.selection);
     return this.view.selection;
   }
 
   clear() {
     this.selecting++;
     this.view.selection = null;
+    this.tell(null);
     this.leaveMark();
     this.showMarks();
     this.redraw();
@@ -343,19 +365,35 @@ class App {
     return path;
   }
 
+  /** Select a message and have it in sight. @param {number} message @param {string} name */
+  async goTo(message, name) {
+    this.leaveMark();
+    const found = await this.select(message);
+    if (found) this.view.centre(found.event.time, found.event.lane, Math.min(this.view.t1 - this.view.t0, this.view.spanOf(IN_SIGHT)));
+    else this.fail(new Error(`${name} is in the run only as a name; nobody sent or delivered it.`));
+    this.redraw();
+    return found;
+  }
+
+  /** Select the message that a notebook names; none for "". @param {string} name */
+  async show(name) {
+    this.notice = "";
+    const message = name ? await this.data.findMessage(name) : -1;
+    if (message >= 0 && (await this.goTo(message, name))) return;
+    this.clear();
+    if (name && message < 0) this.fail(new Error(`The run has no message ${name}.`));
+  }
+
   /** A process, a message, or a time. @param {string} text */
   async search(text) {
     const wanted = text.trim();
     if (!wanted) return;
     this.notice = "";
     const { origins } = this.data.index;
-    const time = parseTime(wanted);
+    const time = this.timed ? parseTime(wanted) : null;
     const message = await this.data.findMessage(wanted);
     if (message >= 0) {
-      this.leaveMark();
-      const found = await this.select(message);
-      if (found) this.view.centre(found.event.time, found.event.lane, Math.min(this.view.t1 - this.view.t0, this.view.spanOf(IN_SIGHT)));
-      else this.fail(new Error(`${wanted} is in the run only as a name; nobody sent or delivered it.`));
+      await this.goTo(message, wanted);
     } else if (time !== null) {
       this.view.centre(time, -1, Math.min(this.view.t1 - this.view.t0, this.view.spanOf(IN_SIGHT)));
     } else {
@@ -363,7 +401,7 @@ class App {
       let lane = lanes.indexOf(wanted);
       if (lane < 0) lane = lanes.findIndex((name) => name.toLowerCase().includes(wanted.toLowerCase()));
       if (lane < 0) {
-        this.fail(new Error(`Nothing here is called ${wanted}: try a process, ORIGIN:SEQ, or a time such as 2.5 s.`));
+        this.fail(new Error(`Nothing here is called ${wanted}: try a process${this.timed ? ", ORIGIN:SEQ, or a time such as 2.5 s" : " or ORIGIN:SEQ"}.`));
         return;
       }
       if (this.view.laneHeight < 24) this.view.laneHeight = 24;
@@ -393,7 +431,8 @@ class App {
     aside.replaceChildren(element("h2", message.name));
     const sent = message.send !== NONE;
     const by = index.origins[message.origin];
-    aside.append(element("p", sent ? `Sent by ${by} at ${showTime(selection.event.time)}.` : `Nobody sent it, says the run; its origin is ${by}.`));
+    const when = this.timed ? ` at ${showTime(selection.event.time)}` : "";
+    aside.append(element("p", sent ? `Sent by ${by}${when}.` : `The trace has no send of it. Its origin is ${by}.`));
     const past = selection.past.reduce((sum, each) => sum + each, 0);
     let future = 0;
     selection.future.forEach((each, lane) => {
@@ -427,18 +466,20 @@ class App {
   deliveryTable(deliveries, count) {
     const table = element("table");
     const head = element("tr");
-    for (const name of ["process", "after", "held"]) head.append(element("th", name));
+    for (const name of this.timed ? ["process", "after", "held"] : ["delivered at"]) head.append(element("th", name));
     table.append(head);
     for (const each of deliveries) {
       const row = element("tr");
       row.append(element("td", this.data.index.origins[each.lane]));
-      row.append(element("td", Number.isNaN(each.since) ? "" : showTime(each.since)));
-      row.append(element("td", each.held > 0 ? showTime(each.held) : ""));
+      if (this.timed) {
+        row.append(element("td", Number.isNaN(each.since) ? "" : showTime(each.since)));
+        row.append(element("td", each.held > 0 ? showTime(each.held) : ""));
+      }
       table.append(row);
     }
     if (count > deliveries.length) {
       const row = element("tr");
-      row.append(element("td", `and ${plural(count - deliveries.length, "more")}`.replace(/s$/, "")));
+      row.append(element("td", `and ${(count - deliveries.length).toLocaleString("en")} more`));
       table.append(row);
     }
     return table;
@@ -448,11 +489,11 @@ class App {
     const { marks, faults } = this.data.index;
     const aside = byId("details");
     if (!marks.length) {
-      aside.replaceChildren(element("h2", "Nothing selected"), element("p", "Click an event, or press Enter, to select its message: its causal past, its future and what is concurrent with it are then shown."));
+      aside.replaceChildren(element("h2", "Nothing selected"), element("p", "Zoom in and click an event to see the causal past and future of its message."), legend());
       return;
     }
-    aside.replaceChildren(element("h2", plural(faults, "fault")));
-    if (faults > marks.length) aside.append(element("p", `The worst ${plural(marks.length, "is", "are")} marked.`));
+    aside.replaceChildren(legend(), element("h2", plural(faults, "violation")));
+    if (faults > marks.length) aside.append(element("p", `${marks.length.toLocaleString("en")} ${marks.length === 1 ? "is" : "are"} marked, worst first. Each says how many more follow from the same cause.`));
     const list = element("ol");
     marks.slice(0, MAX_LISTED).forEach((mark, place) => {
       const item = element("li");
@@ -466,15 +507,67 @@ class App {
   }
 }
 
+/** In a notebook: the run comes from whoever has made this frame, and what is selected is the same there. */
+class Notebook {
+  constructor() {
+    /** @type {App | null} */
+    this.app = null;
+    this.wanted = "";
+    /** @type {Promise<Embedded>} */
+    this.source = new Promise((found) => {
+      addEventListener("message", ({ source, data }) => {
+        if (source !== parent) return;
+        if (data.scheme) showScheme(data.scheme);
+        if (data.scheme && this.app) this.app.restyle();
+        if (data.run) found(Embedded.unpack(data.run));
+        if (data.select !== undefined) this.select(data.select);
+      });
+    });
+    parent.postMessage({ ready: true }, "*");
+  }
+
+  /** @param {App} app */
+  attach(app) {
+    this.app = app;
+    app.tell = (selection) => {
+      parent.postMessage({ selected: selection ? selection.name : "" }, "*");
+    };
+    if (this.wanted) this.select(this.wanted);
+  }
+
+  /** @param {string} name of a message; "" for none */
+  select(name) {
+    const { app } = this;
+    this.wanted = name;
+    if (!app) return;
+    app.show(name).catch((error) => app.fail(error));
+  }
+}
+
+/** Light or dark, whatever the system prefers. @param {string} scheme */
+function showScheme(scheme) {
+  for (const sheet of document.styleSheets) {
+    for (const rule of sheet.cssRules) {
+      if (!(rule instanceof CSSMediaRule) || !/prefers-color-scheme|^not all$|^all$/.test(rule.media.mediaText)) continue;
+      rule.media.mediaText = scheme === "dark" ? "all" : "not all";
+    }
+  }
+  document.documentElement.style.colorScheme = scheme;
+}
+
 forgetToken();
 const embedded = document.getElementById("data");
+const notebook = embedded && "notebook" in embedded.dataset ? new Notebook() : null;
+const text = (embedded && embedded.textContent) || "";
+const source = notebook ? notebook.source : embedded ? Embedded.fromText(text) : new Folder();
 /** For scripts: the page's parts, once the first picture is there. */
 Object.defineProperty(window, "explorer", {
-  value: Data.open(embedded && embedded.textContent).then(
+  value: Promise.resolve(source).then(Data.open).then(
     async (data) => {
       const app = new App(data);
       await data.tile(0, 0);
       if (location.hash) await app.follow(location.hash);
+      if (notebook) notebook.attach(app);
       return app;
     },
     (error) => {
@@ -483,4 +576,3 @@ Object.defineProperty(window, "explorer", {
     },
   ),
 });
-

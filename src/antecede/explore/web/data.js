@@ -12,7 +12,7 @@ const MAX_FILES = 600;
 const VERSION = 1;
 
 /** Reads files from the folder that the page is in. */
-class Folder {
+export class Folder {
   /** @param {string} name @returns {Promise<ArrayBuffer>} */
   async read(name) {
     const answer = await fetch("data/" + name);
@@ -21,8 +21,8 @@ class Folder {
   }
 }
 
-/** Files that are part of the page: base64 of a gzipped container. */
-class Embedded {
+/** Files that come with the page, in one container. */
+export class Embedded {
   /** @param {ArrayBuffer} container */
   constructor(container) {
     const size = new DataView(container).getUint32(0, true);
@@ -31,11 +31,16 @@ class Embedded {
     this.begin = 4 + size;
   }
 
-  /** @param {string} text */
-  static async open(text) {
+  /** Of base64 in the page itself. @param {string} text */
+  static fromText(text) {
     const raw = atob(text);
     const bytes = new Uint8Array(raw.length);
     for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+    return Embedded.unpack(bytes);
+  }
+
+  /** @param {BlobPart} bytes compressed by gzip */
+  static async unpack(bytes) {
     const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Embedded(await new Response(unpacked).arrayBuffer());
   }
@@ -69,7 +74,7 @@ export class Chunk {
 /**
  * @typedef {{kind: string, text: string, lane: number, event: number, message: number, path: number[], time: number}} Mark
  * @typedef {{title: string, run: string, origins: string[], kinds: string[], lane_events: number[], events: number,
- *   deliveries: number, messages: number, message_first: number[], has_ids: boolean, start: string, duration: number,
+ *   deliveries: number, messages: number, message_first: number[], has_ids: boolean, has_times?: boolean, start: string, duration: number,
  *   chunk: number, spans: number[], stride: number, checkpoints: number, peaks: number[], marks: Mark[],
  *   faults: number, note: string, made_by: string}} Index
  * @typedef {{number: number, lane: number, kind: number, position: number, message: number, origin: number,
@@ -90,9 +95,8 @@ export class Data {
     this.asked = new Map();
   }
 
-  /** @param {string | null} embedded */
-  static async open(embedded) {
-    const source = embedded === null ? new Folder() : await Embedded.open(embedded);
+  /** @param {Folder | Embedded} source */
+  static async open(source) {
     const index = JSON.parse(new TextDecoder().decode(await source.read("index.json")));
     if (index.version !== VERSION) throw new Error("it was prepared by another version of Antecede; do it again");
     return new Data(source, index);

@@ -9,6 +9,13 @@ const AXIS = 26;
 const MIN_LANE = 15;
 const MARK = { message: 12 };
 
+export const ORDER_ONLY = "no times: left to right is order only";
+
+/** Whether the log has times; otherwise only the order of events is known. @param {import("./data.js").Data} data */
+export function hasTimes(data) {
+  return data.index.has_times !== false;
+}
+
 /** @typedef {{message: number, name: string, event: import("./data.js").Event, past: Uint32Array, future: Uint32Array,
  *   pastTime: Float64Array, futureTime: Float64Array, deliveries: import("./data.js").Event[]}} Selection */
 
@@ -49,6 +56,7 @@ export class View {
       const number = parseInt(text, 16);
       return [(number >> 16) & 255, (number >> 8) & 255, number & 255];
     };
+    /** @type {Record<string, import("./raster.js").Colour>} */
     this.colours = {
       paper: colour("--paper"),
       ink: colour("--ink"),
@@ -60,6 +68,10 @@ export class View {
       fault: colour("--fault"),
       own: colour("--c2"),
     };
+    const { paper, hold } = this.colours;
+    this.colours.holding = /** @type {import("./raster.js").Colour} */ (
+      hold.map((part, place) => Math.round(0.5 * part + 0.5 * paper[place]))
+    );
   }
 
   resize() {
@@ -124,10 +136,11 @@ export class View {
     this.clampLanes();
   }
 
-  /** Show a time and a lane; with a span, that much time. @param {number} time @param {number} lane @param {number} [span] */
+  /** Show a time and a lane; with a span, that much time, from the start if it is the whole run. @param {number} time @param {number} lane @param {number} [span] */
   centre(time, lane, span = this.t1 - this.t0) {
-    this.t0 = time - span / 2;
-    this.t1 = time + span / 2;
+    const whole = span >= this.data.index.duration;
+    this.t0 = whole ? -0.01 * this.data.index.duration : time - span / 2;
+    this.t1 = whole ? this.t0 + span : time + span / 2;
     if (lane >= 0) {
       if (this.laneHeight < MIN_LANE) this.laneHeight = MIN_LANE;
       const rows = this.plotHeight / this.laneHeight;
@@ -333,11 +346,27 @@ export class View {
     this.shown.events = visible;
     this.shown.sampled = sampled;
     const faint = arrows / sampled > 400 ? 0.3 : 0.55;
+    for (const chunk of chunks) this.drawHolds(chunk);
     for (const chunk of chunks) this.drawArrows(chunk, sampled, faint);
     const perLane = visible / Math.max(1, lastLane - firstLane);
     const room = this.plotWidth / Math.max(1, perLane);
     const radius = Math.max(0.8, Math.min(5, room / 3, this.laneHeight / 3.2)) * scale;
     for (const chunk of chunks) this.drawDots(chunk, radius, colours, raster);
+  }
+
+  /** While a lane holds something there is a bar, one however much it holds. @param {import("./data.js").Chunk} chunk */
+  drawHolds(chunk) {
+    const { raster, scale, colours } = this;
+    const bar = Math.max(1, Math.min(5, this.laneHeight * 0.3)) * scale;
+    for (let at = 0; at < chunk.count; at++) {
+      const held = chunk.held[at];
+      const time = chunk.time[at];
+      if (!(held > 0) || time < this.t0 || time - held > this.t1) continue;
+      const y = this.y(chunk.laneKind[at] >>> 4) * scale;
+      const begin = this.x(time - held) * scale;
+      const width = this.x(time) * scale - begin;
+      if (width >= 0.7) raster.rect(begin, y - bar / 2, width, bar, colours.holding, 1);
+    }
   }
 
   /** @param {import("./data.js").Chunk} chunk @param {number} sampled @param {number} faint */
@@ -369,16 +398,11 @@ export class View {
     const bar = Math.max(1, Math.min(7, this.laneHeight * 0.4)) * scale;
     for (let at = 0; at < chunk.count; at++) {
       const time = chunk.time[at];
-      const held = chunk.held[at];
-      if (time < this.t0 || (held > 0 ? time - held : time) > this.t1) continue;
+      if (time < this.t0 || time > this.t1) continue;
       const lane = chunk.laneKind[at] >>> 4;
       const y = this.y(lane) * scale;
       if (y < -radius || y > raster.height + radius) continue;
       const x = this.x(time) * scale;
-      if (held > 0) {
-        const begin = this.x(time - held) * scale;
-        if (x - begin >= 0.7) raster.rect(begin, y - bar / 2, x - begin, bar, colours.hold, 0.5);
-      }
       const kind = chunk.laneKind[at] & 7;
       const colour = this.colourOf(lane, chunk.position[at], kind === RECEIVE ? colours.hold : colours.ink);
       if (radius < 1.6) raster.rect(x, y - bar / 2, 1, bar, colour, 0.8);
@@ -463,7 +487,7 @@ export class View {
     const every = Math.max(1, Math.ceil(MIN_LANE / this.laneHeight));
     context.save();
     context.beginPath();
-    context.rect(0, AXIS, gutter - 4, height);
+    context.rect(0, AXIS - 6, gutter - 4, height);
     context.clip();
     context.textAlign = "left";
     for (let lane = this.firstLane(); lane < this.lastLane(); lane++) {
@@ -475,12 +499,18 @@ export class View {
     context.restore();
     context.fillStyle = css(colours.rule);
     context.fillRect(gutter - 1, 0, 1, height);
-    context.fillRect(0, AXIS - 1, width, 1);
+    context.fillRect(gutter, AXIS - 1, width, 1);
     context.setTransform(1, 0, 0, 1, 0, 0);
   }
 
   drawAxis() {
     const { context, colours, gutter } = this;
+    if (!hasTimes(this.data)) {
+      context.textAlign = "left";
+      context.fillStyle = css(colours.quiet);
+      context.fillText(shorten(context, ORDER_ONLY, this.plotWidth - 16), gutter + 8, AXIS / 2);
+      return;
+    }
     const about = ((this.t1 - this.t0) / this.plotWidth) * 110;
     const power = 10 ** Math.floor(Math.log10(about));
     const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= about) || 10 * power;

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from antecede.errors import AntecedeError, InputError
-from antecede.live.changing.connections import REFUSES, MemberConnections
+from antecede.live.changing.connections import MemberConnections
 from antecede.live.changing.contact import NONCE_BYTES, Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import AttemptBegun, Founded, JoinAsked
@@ -19,16 +19,21 @@ from antecede.live.clock import Clock
 from antecede.live.driver import Driver
 from antecede.live.operations.logs import Log
 from antecede.live.settings import Member
+from antecede.live.transport.frames import RefusedError
+from antecede.live.transport.reachability import Unreached, describe
 from antecede.membership.state import Phase
 
 _ATTEMPT_SECONDS = 10.0
 """How long a contact may take to admit a newcomer before another is asked."""
 _STATE_SECONDS = 30.0
 """The same since the last part of a large state has come."""
+_LOST_SECONDS = 2.0
+"""How long a contact may be without a connection before another is asked. Its answer still counts."""
 _RETRY_SECONDS = 0.3
 _REFUSED_SECONDS = 60.0
 """How long all contacts must refuse a newcomer before it gives up. A reason may pass: it takes up to 40 s
 until the former process of a member is seen to be gone."""
+_REPEAT_LOG_SECONDS = 60.0
 _SHOWN = 5
 """Founders that one line of the log names."""
 
@@ -53,10 +58,15 @@ class Attempts:
         self._core, self._connections, self._driver, self._clock = core, connections, driver, clock
         self._stepped, self._until, self._log = stepped, until, log
         self._refusals: dict[str, str] = {}
-        """Of founders, and why each has refused this one."""
+        """By name: a sentence that says who refuses whom, and why."""
         self._awaited: list[str] = []
         self._refused_since: dict[str, float] = {}
         """Of contacts that have answered with a refusal, and nothing else since."""
+        self._unreached = Unreached(log)
+        self._logged: dict[str, tuple[str, float]] = {}
+        """By name, why it has not answered as was hoped for, and when that was logged."""
+        self._asked: int | None = None
+        """The link to the contact that was asked last."""
         self.wants_history = False
 
     async def found(self, founders: Sequence[Member]) -> None:
@@ -91,9 +101,9 @@ class Attempts:
 
     def _describe_missing(self, names: list[str]) -> str:
         """Who refuses this founder, and why; or else who has not answered at first."""
-        refusals = [f"{name}: {self._refusals[name]}" for name in names if name in self._refusals]
+        refusals = [self._refusals[name] for name in names if name in self._refusals]
         if refusals:
-            return "refused by " + "; ".join(refusals[:_SHOWN])
+            return "; ".join(refusals[:_SHOWN])
         self._awaited = self._awaited or names
         more = len(self._awaited) - _SHOWN
         return "waiting for " + ", ".join(self._awaited[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -102,22 +112,36 @@ class Attempts:
         """Whether another founder has seen this one before; None if it does not say."""
         if not founder.at:
             return None
+        self._unreached.calling(founder.name)
         try:
-            return await self._connections.inquire(founder.at, founder.name)
+            known = await self._connections.inquire(founder.at, founder.name)
+            self._unreached.reached(founder.name)
+            return known
         except (OSError, TimeoutError, AntecedeError) as error:
-            self._log.info("%s does not answer: %s", founder.name, error, extra={"peer": founder.name})
+            name, me = founder.name, self._core.name
+            if isinstance(error, RefusedError):
+                text = error.by(name, me)
+            elif isinstance(error, AntecedeError):
+                text = f"{me} refuses {name}: {error}"
+            else:
+                text = f"{name} does not answer: {describe(error)}"
+                self._unreached.failed(name, founder.at, describe(error))
+            if self._is_news(name, text):
+                self._log.info("%s", text, extra={"peer": name})
             if isinstance(error, AntecedeError):
-                self._refusals[founder.name] = str(error)
+                self._refusals[name] = text
             return None
 
     async def join(self, contacts: Sequence[Member], gives_up: bool = True) -> None:
         """Ask one contact after the other; the first welcome counts. A process that `gives_up` raises an
         `InputError` if none will ever admit it, as far as it can know."""
-        core, reason = self._core, ""
+        core = self._core
+        failure: str | RefusedError = ""
         if not contacts:
             raise InputError(f"contact: {core.name} is no member any more; name whom to ask for admission")
         for contact in itertools.cycle(contacts):
-            if core.phase == Phase.JOINING:  # before a restart: the answer may be on its way
+            # Asked for in time, or before a restart: the answer may be on its way.
+            if core.phase == Phase.JOINING and not isinstance(failure, RefusedError):
                 await self._wait(asyncio.create_task(self._until(lambda: core.phase != Phase.JOINING)))
             if self._is_member():  # perhaps by an answer that has come after its time
                 return
@@ -126,27 +150,43 @@ class Attempts:
                 contact_here = core.new_identity(nonce, self._connections.address)
                 core.step(AttemptBegun(contact_here, self._clock.now(), forwards=True))
                 await self._driver.durable()
-            reason = await self._ask(contact)
+            failure = await self._ask(contact)
             if self._is_member():
                 return
             if gives_up:
-                self._check_hopeless(contacts, contact, reason)
-            self._log.warning("not admitted by %s: %s", contact.name, reason, extra={"peer": contact.name})
+                self._check_hopeless(contacts, contact, failure)
+            if isinstance(failure, RefusedError):
+                text = failure.by(contact.name, core.name)
+            else:
+                text = f"not admitted by {contact.name}: {failure}"
+            if self._is_news(contact.name, text):
+                self._log.warning("%s", text, extra={"peer": contact.name})
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _check_hopeless(self, contacts: Sequence[Member], contact: Member, reason: str) -> None:
+    def _is_news(self, name: str, reason: str) -> bool:
+        """Whether the log has not said this for a while: others are asked several times a second."""
+        before, logged_at = self._logged.get(name, ("", 0.0))
+        now = time.monotonic()
+        if reason == before and now - logged_at < _REPEAT_LOG_SECONDS:
+            return False
+        self._logged[name] = reason, now
+        return True
+
+    def _check_hopeless(
+        self, contacts: Sequence[Member], contact: Member, failure: str | RefusedError
+    ) -> None:
         name, too_large, now = self._core.name, self._state_too_large, time.monotonic()
         if too_large:
             raise InputError(f"{name} cannot join: {contact.name} offers {too_large}. Give {name} a store")
-        if reason.startswith(REFUSES) and not reason.endswith(NOT_A_MEMBER):
-            self._refusals[contact.name] = reason
+        if isinstance(failure, RefusedError) and not failure.reason.endswith(NOT_A_MEMBER):
+            self._refusals[contact.name] = failure.by(contact.name, name)
             self._refused_since.setdefault(contact.name, now)
         else:
             self._refused_since.pop(contact.name, None)
         names = [each.name for each in contacts]
         if all(now - self._refused_since.get(each, now) > _REFUSED_SECONDS for each in names):
-            reasons = "; ".join(f"{each}: {self._refusals[each]}" for each in names[:_SHOWN])
-            raise InputError(f"{name} cannot join: no contact admits it; {reasons}")
+            reasons = "; ".join(self._refusals[each] for each in names[:_SHOWN])
+            raise InputError(f"{name} cannot join: {reasons}")
 
     @property
     def _state_too_large(self) -> str:
@@ -155,39 +195,67 @@ class Attempts:
     def _is_member(self) -> bool:
         return self._core.phase == Phase.MEMBER
 
-    async def _ask(self, contact: Member) -> str:
+    async def _ask(self, contact: Member) -> str | RefusedError:
         """Ask a contact for admission; why that has not worked, if it has not."""
         seeking = asyncio.create_task(
             self._connections.seek(contact.at or "", contact.name, self._on_contact)
         )
-        answer = asyncio.create_task(self._until(lambda: self._is_member() or self._state_too_large))
+        core, self._asked = self._core, None
+        answer = asyncio.create_task(
+            self._until(lambda: self._is_answered() or self._state_too_large or self._refusal())
+        )
         try:
             await asyncio.wait(
                 {seeking, answer}, timeout=_ATTEMPT_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            if self._core.phase == Phase.OUTSIDE and seeking.done():
-                return str(seeking.exception() or "it has closed the connection")
+            if core.phase == Phase.OUTSIDE and seeking.done():
+                error = seeking.exception()
+                if isinstance(error, RefusedError):
+                    return error
+                return describe(error) if error is not None else "it has closed the connection"
             # The request is in the store: if this connection ends, another one brings the answer.
             await self._wait(answer)
         finally:
             answer.cancel()
             self._connections.adopt(seeking)
-        return "it has not answered in time"
+        if self._is_answered():
+            return "it is not a member any more"
+        if (refusal := self._refusal()) is not None:
+            return refusal
+        return "it has not answered in time" if self._is_connected() else "the connection to it has ended"
+
+    def _is_answered(self) -> bool:
+        return self._core.phase not in (Phase.OUTSIDE, Phase.JOINING)
+
+    def _refusal(self) -> RefusedError | None:
+        """Why the contact that was asked has declined this newcomer, if it has."""
+        return None if self._asked is None else self._connections.refusals.get(self._asked)
+
+    def _is_connected(self) -> bool:
+        return self._asked is None or self._asked in self._connections.connected
 
     async def _wait(self, answer: asyncio.Task[None]) -> None:
-        """For an answer, as long as it may take, or parts of a large state come."""
+        """For an answer, as long as it may take and somebody is there to give it, or parts of a large state
+        come."""
         began, states = time.monotonic(), self._connections.states
+        connected_at = began
         try:
             while not answer.done():
-                end = max(began + _ATTEMPT_SECONDS, states.received_at + _STATE_SECONDS)
-                if (left := end - time.monotonic()) <= 0:
+                now = time.monotonic()
+                connected_at = now if self._is_connected() else connected_at
+                transferred = states.received_at + _STATE_SECONDS
+                end = max(began + _ATTEMPT_SECONDS, transferred)
+                lost = max(connected_at + _LOST_SECONDS, transferred)
+                if (left := min(end, lost) - now) <= 0:
                     return
-                await asyncio.wait({answer}, timeout=left)
+                await asyncio.wait({answer}, timeout=min(left, _LOST_SECONDS / 4))
             answer.result()
         finally:
             answer.cancel()
 
     def _on_contact(self, link: int) -> None:
+        self._asked = link
+        self._connections.refusals.pop(link, None)
         if self._core.phase == Phase.OUTSIDE:
             self._core.step(JoinAsked(link, self._clock.now(), self.wants_history))
             self._stepped()

@@ -8,7 +8,7 @@ most members are there. A suspicion may be wrong, and so may a removal: then the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.watch import Tell
@@ -16,6 +16,7 @@ from antecede.live.problems import Problems
 from antecede.live.settings import Settings
 from antecede.live.suspicion import Suspicions
 from antecede.membership.state import Phase
+from antecede.protocols.base import LocalError
 from antecede.units import parse_duration
 
 
@@ -114,6 +115,18 @@ class AwayMembers:
         )
 
     # Removing
+
+    def check_removable(self, who: str, streams: Collection[int]) -> None:
+        """Refuse a removal that could never end: it cannot be taken back, and meanwhile nothing is stable."""
+        member = self._core.member
+        removed = (member.removals.removed - member.ends.keys()).union(streams)
+        stay = len(member.addresses.keys() - member.unstable_admissions.keys() - removed)
+        if stay <= len(removed):
+            raise LocalError(
+                f"{who} is not removed: more members must stay than are removed, and here "
+                f"{stay:,} would stay for {len(removed):,}; members that join now do not count until all "
+                "members know them"
+            )
 
     def _has_quorum(self, away: set[int]) -> bool:
         return len(self._core.member.addresses.keys() - away) > len(away)

@@ -7,14 +7,21 @@ from antecede.causality import MessageId
 from antecede.live.changing.events import Declined, Sponsored, TransferBegun
 from antecede.live.changing.forgetting import ForgettingCore
 from antecede.live.changing.history import HistoryEntry, HistoryLog, addresses_of, decode_entry
-from antecede.live.changing.snapshots import SnapshotTransfer, WelcomeState, decode_state
+from antecede.live.changing.snapshots import (
+    SnapshotTransfer,
+    WelcomeState,
+    decode_state,
+    other_snapshots,
+    received_name,
+    unfinished,
+)
 from antecede.live.changing.transfer import has_state
 from antecede.live.envelope import origin_in
 from antecede.live.store.disk import Files, MemoryFiles
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import HistoryRequest, Welcome
 from antecede.membership.state import Phase
-from antecede.protocols.base import Delivery, LocalError, Packet, RemoteError
+from antecede.protocols.base import Delivery, LocalError, Packet
 
 
 class BackfillCore(ForgettingCore):
@@ -178,18 +185,26 @@ class BackfillCore(ForgettingCore):
 
     # At a newcomer
 
-    def check_welcome(self, link: int, packet: Packet) -> None:
-        """A welcome must not refer to a state that is not here."""
+    def begin_fetch(self, offer: SnapshotTransfer) -> None:
+        """The sponsor of the current attempt offers a state. There is room for one: what has arrived of
+        others goes, also if a former attempt may still be welcomed to it."""
+        self.forget_histories()
+        name = received_name(self.address, offer.digest)
+        for other in other_snapshots(self.files, {name, unfinished(name)}):
+            self.files.remove(other)
+
+    def lacks_state(self, link: int, packet: Packet) -> bool:
+        """Whether a welcome refers to a state that is not here: it made room for that of another attempt, or
+        never came. Then nobody can begin with it, however often it is repeated."""
         mine = self.links[link][0]
         if not isinstance(packet, Welcome) or self.members[mine].phase != Phase.JOINING:
-            return
+            return False
         state = decode_state(packet.snapshot)
         if state is None or self.is_replaying:
-            return
-        if not has_state(self.files, mine, self.history_at(mine), state):
-            raise RemoteError("it welcomes this process before its state has arrived")
+            return False
         for data in state.tail:
             decode_entry(data)
+        return not has_state(self.files, mine, self.history_at(mine), state)
 
     def wanted_place(self, link: int) -> str:
         """A newcomer calls whoever it has asked, until it has its state."""

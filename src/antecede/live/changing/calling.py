@@ -12,12 +12,13 @@ import contextlib
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from antecede.errors import AntecedeError
 from antecede.live.changing.core import ChangingCore
+from antecede.live.transport.reachability import Unreached, describe
 from antecede.live.transport.wires import Wire, dial
 
 _FIRST_PAUSE = 0.05
@@ -112,7 +113,8 @@ def _close(attempt: asyncio.Task[Any]) -> None:
 class Calls:
     """The calls of one process. `dial` makes a connection; `places` says by name where the settings look for
     others; `is_amiss` says whether a link has no connection, or one that seems to be broken; `serve` greets
-    on a connection, calls its last argument once both have greeted, and serves it."""
+    on a connection, calls its last argument once both have greeted, and serves it; `refused` is told which
+    calls do not fail for want of a connection, and `unreached` which do."""
 
     def __init__(
         self,
@@ -123,9 +125,12 @@ class Calls:
         is_amiss: Callable[[int], bool],
         serve: Callable[[Wire, int, Callable[[int], None]], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        refused: Callable[[int, Exception], None],
+        unreached: Unreached,
     ) -> None:
         self._core, self._dial, self._places, self._may_call = core, dial, places, may_call
-        self._is_amiss, self._serve, self._spawn = is_amiss, serve, spawn
+        self._is_amiss, self._serve, self._spawn, self._refused = is_amiss, serve, spawn, refused
+        self._unreached = unreached
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By link, who calls."""
         self._pauses = Pauses()
@@ -146,6 +151,7 @@ class Calls:
 
     def on_connected(self, link: int) -> None:
         self._connected_at = time.monotonic()
+        self._unreached.reached(self._core.partner_name(link))
         if self._tasks.get(link) is asyncio.current_task():
             del self._tasks[link]
         if link in self._lost:
@@ -164,7 +170,7 @@ class Calls:
         if (pause := self._pause_for_other(link)) and self._is_amiss(link):
             await self._await_call(link, pause)
         while self._may_call() and (where := self._place(link, failures)) and self._is_amiss(link):
-            with contextlib.suppress(OSError, TimeoutError, AntecedeError), contextlib.ExitStack() as turn:
+            with self._failing(link, where), contextlib.ExitStack() as turn:
                 await self._turns.acquire()
                 turn.callback(self._turns.release)
                 loop = asyncio.get_running_loop()
@@ -182,6 +188,24 @@ class Calls:
                 return  # there was a connection, so this call is over
             failures += 1
             await self._pauses.wait(link, failures)
+
+    @contextlib.contextmanager
+    def _failing(self, link: int, where: str) -> Iterator[None]:
+        """A call may fail, and is repeated."""
+        name = self._core.partner_name(link) if link in self._core.links else ""
+        if name:
+            self._unreached.calling(name)
+        try:
+            yield
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            pass  # it has ended meanwhile
+        except (ssl.SSLError, AntecedeError) as error:
+            self._refused(link, error)
+        except (OSError, TimeoutError) as error:
+            if not name or link not in self._core.links:
+                self._unreached.forget(name)
+            elif self._is_amiss(link) and self._may_call():
+                self._unreached.failed(name, where, describe(error))
 
     def _place(self, link: int, failures: int) -> str:
         """Where to call next: where the other has said that it listens, and in turns with that, where the

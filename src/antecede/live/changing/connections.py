@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -29,22 +30,28 @@ from antecede.live.changing.greeting import (
 )
 from antecede.live.changing.serving import CLOSING_SECONDS, ServedConnections
 from antecede.live.clock import Clock
-from antecede.live.security.identity import Identity, Security
-from antecede.live.settings import Settings, address
+from antecede.live.security.identity import Security
+from antecede.live.settings import ANYWHERE, Settings
 from antecede.live.suspicion import Suspicions
 from antecede.live.transport.admission import Admission, PendingConnection, capacity_for, source_of
-from antecede.live.transport.frames import MAX_BYTES, Refusal, encode
+from antecede.live.transport.frames import MAX_BYTES, Refusal, RefusedError, encode
 from antecede.live.transport.greeter import StaleGreetingError
 from antecede.live.transport.listener import Listener
+from antecede.live.transport.reachability import Unreached, describe
 from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
 
 _MAX_GREETING, _MAX_ANSWER = 1 << 14, 1 << 20
 """Bytes of a stranger's first frame, and of a known partner's: it may list the members of a group."""
 _EXPECTED_MEMBERS = 256
-REFUSES = "it refuses: "
 _REPEAT_LOG_SECONDS = 60.0
 _MAX_LOGGED = 1_000
+
+
+def _places_in(settings: Settings) -> dict[str, str]:
+    """Where the settings look for others, by name."""
+    others = (member for _, member in settings.called() if member.name != settings.me)
+    return {member.name: member.at for member in others if member.at}
 
 
 class MemberConnections(ServedConnections):
@@ -65,10 +72,17 @@ class MemberConnections(ServedConnections):
         super().__init__(settings, core, clock, stepped, heard, notify, counts, suspicions)
         self._security = security
         self._greeter = MemberGreeter(core, settings.group)
-        others = (member for _, member in settings.called() if member.name != settings.me)
-        places = {member.name: member.at for member in others if member.at}
+        self._places = _places_in(settings)
         self._calls = Calls(
-            core, self._dial, places, self._may_call, self._is_amiss, self._call_partner, self._spawn
+            core,
+            self._dial,
+            self._places,
+            self._may_call,
+            self._is_amiss,
+            self._call_partner,
+            self._spawn,
+            self._call_refused,
+            Unreached(self._log),
         )
         self._listener: Listener | None = None
         self._web: Listener | None = None
@@ -84,8 +98,12 @@ class MemberConnections(ServedConnections):
         settings = self._settings
         if settings.listen is not None:
             self._listener = Listener(self._admission, self._accept_tcp)
-            await self._listen(self._listener, "listen", settings.listen)
-            self.address, self._calls.may_be_called = self._listener.address, True
+            await self._listener.start("listen", settings.listen)
+            self.address = settings.advertise or self._listener.address
+            self._calls.may_be_called = True
+            if self.address.startswith(ANYWHERE):
+                text = "the others are told to call %s, which is every machine: let `advertise` name this one"
+                self._log.warning(text, self.address)
         if settings.web is not None:
             if self._security.is_on and self._security.web is None:
                 raise InputError("web: phones show a token, and the folder of keys has no token.key")
@@ -98,15 +116,14 @@ class MemberConnections(ServedConnections):
                 self._accept_web,
             )
             self._web = Listener(self._admission, port.serve)
-            await self._listen(self._web, "web", settings.web)
+            await self._web.start("web", settings.web)
             scheme = "wss" if self._security.is_on else "ws"
             self.web_address = f"{scheme}://{self._web.address}"
 
-    async def _listen(self, listener: Listener, what: str, where: str) -> None:
-        try:
-            await listener.start(*address(where, what))
-        except OSError as error:
-            raise InputError(f"{what}: cannot listen at {where}: {error.strerror or error}") from error
+    def take_up(self, settings: Settings) -> None:
+        """These settings say where others are."""
+        self._settings = settings
+        self._places.update(_places_in(settings))
 
     def cut_off(self, names: Iterable[str]) -> None:
         """Drop the connections to these members and make none, until the next call: partitions for trials."""
@@ -170,6 +187,10 @@ class MemberConnections(ServedConnections):
         mine = self._core.links[link][0]
         await self._call(wire, mine, link, "", greeted)
 
+    def _call_refused(self, link: int, error: Exception) -> None:
+        if link in self._core.links:
+            self._refused(self._core.partner_name(link), error)
+
     async def _dial(self, where: str) -> Wire:
         return await dial_afresh(where, self._security.client, GREETING_SECONDS)
 
@@ -192,8 +213,10 @@ class MemberConnections(ServedConnections):
                 reply = decode(await wire.read())
             finally:
                 wire.abort()
+        if isinstance(reply, Refusal):
+            raise RefusedError(reply.reason)
         if not isinstance(reply, InquiryReply):
-            raise RemoteError(getattr(reply, "reason", "it does not answer the inquiry")[:500])
+            raise RemoteError("it does not answer the inquiry")
         return reply.is_known
 
     @property
@@ -210,7 +233,10 @@ class MemberConnections(ServedConnections):
                 proof = self._security.verify_token(greeting.token)
             else:
                 proof = self._security.verify_certificate(wire.info("peercert"))
-            if proof.identity != Identity(self._settings.group, name):
+            group = self._settings.group
+            if proof.identity.group != group:
+                raise RemoteError(f"its {proof.kind} is for group '{proof.identity.group}', not '{group}'")
+            if proof.identity.name != name:
                 raise RemoteError(f"it claims to be {name} and is {proof.identity.name}")
             wire.proof = proof
 
@@ -283,7 +309,9 @@ class MemberConnections(ServedConnections):
                 await wire.write([encode(self._greeter.call(mine, link, self._place()))])
             self._admission.authenticated(pending)
             await self._serve(wire, link, greeting, dialled=False)
-        except AntecedeError as error:
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            pass  # it has gone
+        except (ssl.SSLError, AntecedeError) as error:
             # What a stranger does in the name of a member is not the member's doing.
             is_proven = wire.proof is not None or not self._security.is_on
             who = claimed if claimed and is_proven else f"someone at {source_of(wire.info('peername'))}"
@@ -306,7 +334,7 @@ class MemberConnections(ServedConnections):
         if isinstance(greeting, Gone) and link in self._core.links:
             self._on_gone(wire, link, greeting)
         if isinstance(greeting, Refusal):
-            raise RemoteError(f"{REFUSES}{greeting.reason[:500]}")
+            raise RefusedError(greeting.reason)
         if not isinstance(greeting, MemberGreeting | Inquiry):
             raise RemoteError("its first frame is not a greeting")
         return greeting
@@ -365,6 +393,12 @@ class MemberConnections(ServedConnections):
                     wire.proof = None  # once is enough
                     self._spawn(self._end(wire, str(error)))
 
+    def decline(self, address: int, reason: str) -> None:
+        """Tell a newcomer why this member does not admit it. A phone is told with a packet of its own."""
+        link, contact = self._core.find_link(self._core.address, address), self._core.greeted.get(address)
+        if link in self._wires and contact is not None and not contact.is_phone:
+            self._spawn(self._end(self._wires[link], reason))
+
     async def _end(self, wire: Wire, reason: str) -> None:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
@@ -395,15 +429,20 @@ class MemberConnections(ServedConnections):
         return bool(lineage and greeting.lineage) and lineage[-1] == greeting.lineage[-1]
 
     def _refused(self, who: str, error: Exception) -> None:
-        self._counts["rejected greeting"] += 1
+        if isinstance(error, RefusedError):
+            text = reason = error.by(who, self._core.name)
+        else:
+            reason = describe(error)
+            text = f"refused {who}: {reason}"
+        self._counts["rejected tls" if isinstance(error, ssl.SSLError) else "rejected greeting"] += 1
         # Whoever is refused tries again, so it is logged once a minute.
-        key, now = (who, str(error)), time.monotonic()
+        key, now = (who, reason), time.monotonic()
         if now - self._logged.get(key, -_REPEAT_LOG_SECONDS) >= _REPEAT_LOG_SECONDS:
             if len(self._logged) >= _MAX_LOGGED:
                 self._logged.clear()
             self._logged[key] = now
-            self._log.warning("refused %s: %s", who, error, extra={"peer": who})
-        self._notify("refused", who, str(error))
+            self._log.warning("%s", text, extra={"peer": who})
+        self._notify("refused", who, reason)
 
     async def close(self) -> None:
         self._is_closing = True

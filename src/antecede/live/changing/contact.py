@@ -57,6 +57,15 @@ def decode_contact(data: bytes) -> Contact:
         raise RemoteError(f"not a contact: {error}") from error
 
 
+def contact_in(data: bytes) -> Contact | None:
+    """What a sponsor has written of whom it has admitted; None if it is no contact, for which it may be to
+    blame and nobody else."""
+    try:
+        return decode_contact(data) if data else None
+    except RemoteError:
+        return None
+
+
 def validated(contact: Contact) -> Contact:
     """The same, if a correct member may have written it."""
     try:

@@ -11,12 +11,13 @@ there.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from antecede.causality import MessageId
 from antecede.live.changing.causes import Causes, split_own
 from antecede.live.changing.delivering import DeliveringCore
 from antecede.live.changing.events import (
+    Abandoned,
     Aged,
     AttemptBegun,
     Declined,
@@ -26,6 +27,8 @@ from antecede.live.changing.events import (
     LeaveAsked,
     LinkOpened,
     PartnerGone,
+    ReadingBegun,
+    ReadingKeyMade,
     RemoveAsked,
     Reported,
     RoutesChanged,
@@ -38,6 +41,7 @@ from antecede.live.changing.history import HistoryBatch
 from antecede.live.changing.recovery import take_checkpoint
 from antecede.live.changing.report_deltas import ReportRequest, apply_delta, decode, is_ours
 from antecede.live.changing.seals import LiarLinks, StreamSeals, StreamSignatures
+from antecede.live.changing.secret_messages import is_about_keys
 from antecede.live.envelope import Body, wrap
 from antecede.live.events import (
     AckReceived,
@@ -65,8 +69,12 @@ from antecede.live.transport.outbox import chain, is_skipped, skip
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import ProgressReport
 from antecede.membership.state import Phase, ViewChange
-from antecede.protocols.base import Delivery, Effects, Packet, RemoteError
+from antecede.protocols.base import Delivery, Effects, LocalError, Packet, RemoteError
 
+if TYPE_CHECKING:
+    from antecede.live.changing.secrecy import Secrecy
+
+_DEPARTURES = ("leave", "remove", "disown")
 _MANY_MEMBERS = 1 << 63
 """No bound of the ids of streams, nor of the certificates that a member may show."""
 
@@ -102,11 +110,14 @@ class ChangingCore(DeliveringCore):
         return {
             Founded: self._on_founded,
             AttemptBegun: self._on_attempt,
+            Abandoned: self._on_abandoned,
             LinkOpened: self._on_link_opened,
             JoinAsked: self._on_join_asked,
             Sponsored: self._on_sponsored,
             TransferBegun: self._on_transfer_begun,
             Declined: self._on_declined,
+            ReadingKeyMade: self._on_reading,
+            ReadingBegun: self._on_reading,
             Started: self._on_started,
             Reported: self._on_reported,
             LeaveAsked: self._on_leave_asked,
@@ -142,9 +153,20 @@ class ChangingCore(DeliveringCore):
         if handler is None:
             raise RemoteError(f"it sends a {type(event).__name__}, which groups that change do not have")
         handler(event)
+        if self.secrecy is not None:
+            self.secrecy.note(event)
+
+    def may_leave(self, now: int) -> bool:
+        """Whether this member, which wants to leave, may do so."""
+        owes_keys = self.secrecy is not None and self.secrecy.owes_keys
+        return self.phase == Phase.MEMBER and self.member.may_leave() and not owes_keys
 
     def broadcast(self, body: Body, now: int, about: About = NOTHING) -> MessageId:
         self._require_member()
+        if self.secrecy is not None and about.seal is None:
+            while self.delivers_own and self._has_own_copies and self.poll(now):
+                pass  # as in `_on_broadcast`, and before it is decided who can read it
+            about = self.secrecy.encrypting(about)
         self.step(Broadcast([self.wrap(body, now, about)], now, self.delivers_own))
         return self.last_broadcast
 
@@ -245,14 +267,21 @@ class ChangingCore(DeliveringCore):
                     SEND, self.last_broadcast, event.time, control, len(payload), causes=before
                 )
             self._carry_out(member.me, effects)
-            self.broadcasts += 1
+            self.broadcasts += not is_about_keys(payload)
             self.causes[origin] = seq
             named = self._own_causes(before, seq)
-            self.add_to_history(Delivery(self.last_broadcast, payload, named), event.time)
+            delivery = Delivery(self.last_broadcast, payload, named)
+            self.add_to_history(delivery, event.time)
+            if self.secrecy is not None:
+                self.secrecy.observe(delivery, is_own=True)
             if event.own:
-                self.application.add_own(Delivery(self.last_broadcast, payload, named))
-                self._numbers[self.application.delivered] = self._next_number
+                self.give_own(delivery)
         self._after(member)
+
+    def give_own(self, delivery: Delivery) -> None:
+        """Deliver an own message to the application."""
+        self.application.add_own(delivery)
+        self._numbers[self.application.delivered] = self._next_number
 
     @property
     def _has_own_copies(self) -> bool:
@@ -290,7 +319,8 @@ class ChangingCore(DeliveringCore):
             # Whoever passes it on has accepted it before it knew. It is recorded without its messages.
             self.step(PacketReceived(link, number, skip(value), now))
             return
-        self.check_welcome(link, packet)
+        if self.lacks_state(link, packet):
+            self.step(Abandoned(self.links[link][0], now))  # so the answer is that nobody is there
         self._log(event)
         self._note_request(link, packet)
         self._note_packet(link, number, value)
@@ -371,6 +401,20 @@ class ChangingCore(DeliveringCore):
         mine, theirs = self.links[event.link]
         self._carry_out(mine, self.members[mine].meet(theirs, event.version))
 
+    def _tell_secrecy(self, change: ViewChange, secrecy: Secrecy) -> None:
+        contact = self.contact_of(change.member)
+        address = 0 if contact is None else contact.address
+        if change.kind == "admit":
+            secrecy.note_admission(address)
+        else:
+            secrecy.note_change(address if change.kind in _DEPARTURES else 0)
+
+    def _on_reading(self, event: ReadingKeyMade | ReadingBegun) -> None:
+        if self.secrecy is None:
+            raise LocalError("this group is not encrypted")
+        self._log(event)
+        self.secrecy.begin(event)
+
     # What every event leaves
 
     def _after(self, member: ChangingMember) -> None:
@@ -388,6 +432,8 @@ class ChangingCore(DeliveringCore):
             for change in changes:
                 if change.kind == "admit":
                     self.since[change.member] = self.time
+                if self.secrecy is not None:
+                    self._tell_secrecy(change, self.secrecy)
                 if self.is_traced:
                     self.trace_rows.add_change(change, self.time)
             if len(self.since) > 2 * len(member.addresses):

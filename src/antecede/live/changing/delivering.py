@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from antecede.causality import MessageId
 from antecede.live.addressing import is_for
 from antecede.live.changing.backfill import BackfillCore
 from antecede.live.changing.causes import Causes, causes_of, follow
+from antecede.live.changing.readability import Readability
 from antecede.live.changing.reporting import ReportSchedule
 from antecede.live.changing.trace_rows import TraceRows
-from antecede.live.envelope import PHONE_ORIGINS
+from antecede.live.envelope import PHONE_ORIGINS, unwrap
 from antecede.live.events import Delivered, DeliveryAcked, LogRecord, Parked, Unparked
 from antecede.live.trace_rows import DELIVER, TraceBuffer
 from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, RemoteError
+
+if TYPE_CHECKING:
+    from antecede.live.changing.secrecy import Secrecy
 
 _NOT_IN_GROUP = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
@@ -32,6 +36,9 @@ class DeliveringCore(BackfillCore):
 
     has_phones = False
     """Whether messages may be of phones. Then applications are told no causes: phones have bits instead."""
+
+    secrecy: Secrecy | None = None
+    """Of a group that is encrypted from end to end."""
 
     def __init__(self, kind: type[ChangingMember], name: str, durable: bool, traced: bool) -> None:
         super().__init__(kind, name)
@@ -62,9 +69,17 @@ class DeliveringCore(BackfillCore):
         queue = self.application
         if acks:
             queue.ack()
-        while (delivery := self._next(now)) is not None and self._is_for_others(delivery):
-            queue.attempts = 1
-            queue.ack()
+        while (delivery := self._next(now)) is not None:
+            if self._waits_for_key(delivery):
+                if not self.poll(now):
+                    return None
+            elif self._is_for_others(delivery):
+                queue.attempts = 1
+                if queue.is_own(delivery):
+                    queue.take_own(delivery)
+                queue.ack()
+            else:
+                break
         if delivery is None:
             return None
         queue.attempts += 1
@@ -74,7 +89,12 @@ class DeliveringCore(BackfillCore):
 
     def _is_for_others(self, delivery: Delivery) -> bool:
         queue = self.application
+        if self.secrecy is not None and self.secrecy.readability(delivery) is Readability.SKIP:
+            return True
         return not (queue.attempts or queue.is_own(delivery) or is_for(delivery.payload, self.called))
+
+    def _waits_for_key(self, delivery: Delivery) -> bool:
+        return self.secrecy is not None and self.secrecy.readability(delivery) is Readability.WAIT
 
     def _next(self, now: int) -> Delivery | None:
         """What is to be given to the application next, if that may be given now."""
@@ -141,6 +161,8 @@ class DeliveringCore(BackfillCore):
             follow(self.causes, delivery.message, delivery.causes or {})
         queue.add(delivery)
         self._numbers[queue.delivered] = self._unblocking_number
+        if self.secrecy is not None:
+            self.secrecy.observe(delivery)
 
     def _take_arrived(self, message: MessageId) -> int:
         """The number of the `Ready` that makes a message durable, or one that is not less."""
@@ -150,6 +172,8 @@ class DeliveringCore(BackfillCore):
         return max(self._arrived.values(), default=0) if message.origin >= PHONE_ORIGINS else 0
 
     def _deliver(self, delivery: Delivery, number: int, now: int) -> None:
+        if not self.has_phones and delivery.message in self.member.originals:
+            self.labels.learn_author(delivery.message.origin, unwrap(delivery.payload).author)
         if self.is_traced:
             self.trace_rows.add(DELIVER, delivery.message, now)
         named: Causes = {}
@@ -166,6 +190,8 @@ class DeliveringCore(BackfillCore):
         self.reports.bytes += len(delivery.payload)
         self._numbers[queue.delivered] = number
         self.add_to_history(delivery, now)
+        if self.secrecy is not None:
+            self.secrecy.observe(delivery)
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
         self.application.ack()

@@ -44,6 +44,14 @@ class AttemptBegun(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=Fals
     """As with `Founded`."""
 
 
+class Abandoned(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
+    """This process gives up an attempt to join: it is welcomed there to a state that it does not have any
+    more."""
+
+    address: int
+    time: int
+
+
 class LinkOpened(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     """Somebody has greeted at one of this process's addresses, for the first time or from another place."""
 
@@ -181,6 +189,22 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, tag=60, gc=False):
     time: int
 
 
+class ReadingKeyMade(msgspec.Struct, frozen=True, array_like=True, tag=61, gc=False):
+    """Of an encrypted group: this process has keys to read with, which follow from this."""
+
+    seed: bytes
+    time: int
+
+
+class ReadingBegun(msgspec.Struct, frozen=True, array_like=True, tag=62, gc=False):
+    """Of an encrypted group: this process was admitted, and its contact offers these keys."""
+
+    offer: bytes
+    """An `Offer`, encoded; empty with the history."""
+    has_history: bool
+    time: int
+
+
 class InGroup(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
     """Only in the log of a process that may be in several groups: what follows happens in this one."""
 
@@ -192,6 +216,7 @@ MembershipRecord = (
     InGroup
     | Founded
     | AttemptBegun
+    | Abandoned
     | LinkOpened
     | JoinAsked
     | Sponsored
@@ -210,4 +235,6 @@ MembershipRecord = (
     | Dropped
     | Aged
     | Signed
+    | ReadingKeyMade
+    | ReadingBegun
 )

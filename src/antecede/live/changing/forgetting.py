@@ -14,7 +14,7 @@ goes when this one ends.
 from __future__ import annotations
 
 from antecede.causality import MessageId
-from antecede.live.changing.contact import Contact
+from antecede.live.changing.contact import Contact, contact_in
 from antecede.live.changing.events import Aged, Dropped, Gone, PartnerGone
 from antecede.live.changing.membership import MembershipCore
 from antecede.membership.member import ChangingMember
@@ -66,7 +66,7 @@ class ForgettingCore(MembershipCore):
         stream = member.stream_at.get(contact.address, -1)
         if stream in member.tombstones:
             return Gone(stream=stream, cut=member.tombstones[stream])
-        return Gone(is_forgotten=True) if has_met else None
+        return Gone(is_forgotten=True) if has_met or _has_forgotten(member, contact) else None
 
     def _on_partner_gone(self, event: PartnerGone) -> None:
         if event.link not in self.links:
@@ -155,6 +155,15 @@ class ForgettingCore(MembershipCore):
         member.expire(self.old_tombstones, self.old_originals)
         self.old_tombstones, self.old_originals = set(member.tombstones), set(member.originals)
         self.aged_at = event.time
+
+
+def _has_forgotten(member: ChangingMember, contact: Contact) -> bool:
+    """Whether this is a founder that a member, or a former one, has forgotten. All know of the founders from
+    the start, and who joins is told of those that are not forgotten; of others one may not have heard yet."""
+    if contact.nonce or member.stream < 0 or contact.address in member.stream_at:
+        return False
+    known = map(contact_in, member.contacts.values())
+    return all(each is None or each.address != contact.address for each in known)
 
 
 def _take_answer(member: ChangingMember, address: int, answer: Gone, now: int) -> Effects:

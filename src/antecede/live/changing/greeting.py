@@ -29,7 +29,13 @@ from antecede.live.transport.frames import (
     Pause,
     Refusal,
 )
-from antecede.live.transport.greeter import Greeter, StaleGreetingError, fork_text
+from antecede.live.transport.greeter import (
+    Greeter,
+    StaleGreetingError,
+    describe_other_group,
+    describe_other_protocol,
+    fork_text,
+)
 from antecede.live.transport.outbox import CHAIN_START, ForkError
 from antecede.live.versions import describe_unshared, greatest_shared
 from antecede.membership.state import Phase
@@ -60,6 +66,8 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """How many packets of its sender were acknowledged."""
     signed: bool = False
     """Whether its sender, if it is no phone, signs its messages, and requires that all do."""
+    encrypted: bool = False
+    """Whether its sender encrypts its messages from end to end, and requires that all do."""
 
     @property
     def me(self) -> str:
@@ -170,13 +178,14 @@ class MemberGreeter(Greeter):
             token,
             0 if link is None else core.outboxes[link].acked,
             core.sealing.is_on,
+            core.secrecy is not None,
         )
 
     def answer(self, inquiry: Inquiry) -> InquiryReply:
         """Whether a founder that asks was a member before, as far as is known here."""
         core, address = self._changing, Contact(inquiry.name).address
         if inquiry.group != self._group:
-            raise RemoteError(f"it is of group '{inquiry.group}', {core.name} of '{self._group}'")
+            raise RemoteError(describe_other_group(inquiry.group, core.name, self._group))
         if inquiry.protocol:  # earlier versions do not say it
             self._check_protocol(inquiry.protocol)
         if inquiry.name == core.name:
@@ -193,7 +202,7 @@ class MemberGreeter(Greeter):
     def _check_protocol(self, theirs: str) -> None:
         core = self._changing
         if theirs != core.kind.name:
-            raise RemoteError(f"it uses protocol {theirs}, {core.name} uses {core.kind.name}")
+            raise RemoteError(describe_other_protocol(theirs, core.name, core.kind.name))
 
     def _check_received(self, peer: int, greeting: Any, is_new_life: bool) -> None:
         if greeting.you:  # else it did not know whom it called, nor what it had received from there
@@ -205,7 +214,7 @@ class MemberGreeter(Greeter):
         core, contact = self._changing, greeting.contact
         version = self.shared_version(greeting)
         if greeting.group != self._group:
-            raise RemoteError(f"it is of group '{greeting.group}', {core.name} of '{self._group}'")
+            raise RemoteError(describe_other_group(greeting.group, core.name, self._group))
         self._check_protocol(greeting.protocol)
         validated(contact)
         if greeting.signed != core.sealing.is_on and not contact.is_phone and not core.is_phone_core:
@@ -213,6 +222,7 @@ class MemberGreeter(Greeter):
             raise RemoteError(
                 f"{whose} requires that messages are signed, and {other} does not sign: set `sign` alike"
             )
+        self._check_encrypted(greeting)
         if core.members:
             core.sealing.check_honest(core.member.stream_at.get(contact.address))
         if not greeting.you and core.phase != Phase.MEMBER:
@@ -228,8 +238,13 @@ class MemberGreeter(Greeter):
         if mine not in core.members and core.phase != Phase.MEMBER:
             raise StaleGreetingError  # this process is about to be a member, and can tell then
         if contact.address in core.members:
+            if greeting.lineage == core.lineage:
+                raise StaleGreetingError  # this process has called where its former incarnation was
             raise RemoteError(f"it is {core.name} itself, or has a copy of its store")
         link = core.find_link(mine, contact.address)
+        if link is not None:
+            # An earlier life may have spoken an earlier version. So this is before the versions are compared.
+            self._check_late(link, cast("Any", greeting))
         self._check_version(greeting, version, link, is_new=called is None and not greeting.you)
         if link is None or core.is_blank(link):
             self._check_unknown(mine, greeting, called)
@@ -250,6 +265,15 @@ class MemberGreeter(Greeter):
             raise RemoteError(
                 f"the group uses version {core.member.requires} of the wire format, "
                 f"and {name} speaks {max(greeting.versions)}: upgrade {name}"
+            )
+
+    def _check_encrypted(self, greeting: MemberGreeting) -> None:
+        core = self._changing
+        if greeting.encrypted != (core.secrecy is not None):
+            whose, other = ("it", core.name) if greeting.encrypted else (core.name, "it")
+            raise RemoteError(
+                f"{whose} requires that messages are encrypted end to end, and {other} does not encrypt: "
+                "set `encrypt` alike; the client in TypeScript cannot"
             )
 
     def accept(self, peer: int, greeting: Any, now: int) -> None:

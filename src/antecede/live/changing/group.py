@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import inspect
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from antecede.live.changing.away import AwayMembers
 from antecede.live.changing.connections import MemberConnections
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.encryption import Encryption, received_snapshot
 from antecede.live.changing.events import (
     Expelled,
     LeaveAsked,
@@ -38,7 +40,6 @@ from antecede.live.changing.history import Retention
 from antecede.live.changing.inspection import ChangingInspection
 from antecede.live.changing.protocols import live_kind
 from antecede.live.changing.recovery import restore
-from antecede.live.changing.snapshots import read_parts, received_name
 from antecede.live.changing.sponsor import Snapshot, Sponsor, remove_unneeded
 from antecede.live.changing.super_peer import SuperPeerCore
 from antecede.live.changing.watch import Watch
@@ -66,6 +67,10 @@ Restore = Callable[[bytes], Awaitable[None] | None] | Callable[[Iterator[bytes]]
 _HANDLER_SECONDS = 5.0
 """How long a broadcast waits for the handler of a message, if this member has to join again."""
 _TICKS_BETWEEN = 5
+_REFUSED_SECONDS = 60.0
+"""How long after the last refusal that is no problem any more."""
+_REFUSED_AND_BACK_SECONDS = 3.0
+"""The same if there is a connection."""
 _FAREWELL_SECONDS = 3.0
 """How long a member that may go waits for those that have not acknowledged its last packets."""
 
@@ -86,18 +91,25 @@ class DynamicGroup(Group):
         clock: Clock | None = None,
     ) -> None:
         settings.validate_changing()
-        self._security = Security(settings)
+        self._security = self._create_security(settings)
         core = self._create_core(settings)
         if self._security.is_on and settings.sign and not core.is_phone_core:
-            sealing = core.sealing
-            core.use_signatures(
-                StreamKeyring(self._security, settings.group, settings.me, sealing.name_of, core.partner_name)
-            )
+            self._use_signatures(core, settings)
+        self._encryption = Encryption(core, settings, self._security)
         labels = core.labels
         super().__init__(settings, core, labels, clock)
         self._restore_state = restore
         self._forget_after = parse_duration(settings.forget_after)
-        self._sponsor = Sponsor(core, snapshot, self._clock, self._log, self._on_stored)
+        if core.secrecy is not None:
+            self._addressing.decrypt = core.secrecy.open
+        self._sponsor = Sponsor(
+            core,
+            self._encryption.with_offer(snapshot),
+            self._clock,
+            self._log,
+            lambda address, reason: self._connections.decline(address, reason),
+            self._on_stored,
+        )
         self._retention = None if settings.retain is None else Retention.parse(settings.retain)
         core.retains = self._retention is not None
         self._watch = Watch(core, labels, self._suspicions, self._tell, self._log)
@@ -108,14 +120,25 @@ class DynamicGroup(Group):
         self._attempts: Attempts
         self._returning: asyncio.Task[None] | None = None
         self._retained = self._ticks = 0
+        self._refused_at: dict[str, float] = {}
+        """By name, when it was refused last, or has refused this one."""
         self._inspection = ChangingInspection(core)
+
+    def _create_security(self, settings: Settings) -> Security:
+        return Security(settings)
+
+    def _use_signatures(self, core: ChangingCore, settings: Settings) -> None:
+        group, me = settings.group, settings.me
+        core.use_signatures(StreamKeyring(self._security, group, me, core.sealing.name_of, core.partner_name))
 
     def _create_core(self, settings: Settings) -> ChangingCore:
         durable, own = settings.store is not None, settings.own
         kind = live_kind(settings.protocol)
         if issubclass(kind, ChangingFreescale):
             if settings.trace is not None:
-                raise InputError("trace: groups with phones whose members come and go leave no trace so far")
+                raise InputError(
+                    f"trace: {kind.name} leaves none so far in a group whose members come and go"
+                )
             return SuperPeerCore(kind, settings.me, durable, own)
         return ChangingCore(kind, settings.me, durable, own, settings.trace is not None)
 
@@ -127,6 +150,7 @@ class DynamicGroup(Group):
             "member": self.settings.me,
             "protocol": self.settings.protocol,
             "members": MEMBERS_CHANGE,
+            "encryption": "end to end" if self.settings.encrypt else "none",
         }
 
     def _restore(self, journal: Journal) -> None:
@@ -176,37 +200,29 @@ class DynamicGroup(Group):
             await self._attempts.join(self._contacts())
         if not core.is_started:
             await self._begin()
+        self._speak_of_keys()
         self._deliveries = self._create_deliveries()
         self._on_step()
 
     def _contacts(self) -> list[Member]:
-        """Whom to ask for admission: whoever the settings name, and members that were there before."""
-        found = [*self.settings.contacts(), *self.settings.first_members()]
-        if self._core.members:
-            known = map(self._core.contact_of, self._core.member.contacts)
-            found += [Member(each.name, each.at) for each in known if each is not None]
+        """Whom to ask for admission. Whoever was a member asks those that were in its view first, above all
+        those that it is connected to: by now the settings may name members that are long gone."""
+        core, connected = self._core, {self._core.links[link][1] for link in self._connections.connected}
+        view, others = core.known_members()
+        view.sort(key=lambda each: each.address not in connected)
+        before, gone = ([Member(each.name, each.at) for each in some] for some in (view, others))
+        found = [*before, *self.settings.contacts(), *self.settings.first_members(), *gone]
         return [each for each in dict.fromkeys(found) if each.at and each.name != self.settings.me]
 
     async def _begin(self) -> None:
         """Give the application the state that it starts with."""
-        snapshot = self._received_snapshot()
+        snapshot = self._encryption.take_offer(received_snapshot(self._core), self._clock.now())
         if snapshot is not None and self._restore_state is not None:
             result = cast("Callable[[Any], Awaitable[None] | None]", self._restore_state)(snapshot)
             if inspect.isawaitable(result):
                 await result
         self._core.step(Started(self._clock.now()))
         await self._driver.durable()
-
-    def _received_snapshot(self) -> bytes | Iterator[bytes] | None:
-        """As the sponsor's application gave it: as bytes, or in parts."""
-        core = self._core
-        state = core.received_state
-        if state is None:
-            return core.snapshot
-        if not state.transfer.digest:
-            return None
-        parts = read_parts(core.files, received_name(core.address, state.transfer.digest))
-        return parts if state.transfer.is_stream else b"".join(parts)
 
     # Returning
 
@@ -237,23 +253,27 @@ class DynamicGroup(Group):
         core = self._core
         try:
             async with asyncio.timeout(timeout):
-                if isinstance(core, SuperPeerCore):
-                    for address in core.phones:  # they turn to others
-                        core.step(Expelled(address, self._clock.now()))
                 if core.phase != Phase.LEAVING:
-                    await self._until(lambda: core.phase == Phase.MEMBER and core.member.may_leave())
+                    await self._until(lambda: core.may_leave(self._clock.now()))
                     self._state = "leaving"
                     core.step(LeaveAsked(self._clock.now()))
                     self._on_step()
                     await self._driver.durable()
                 await self._until(lambda: core.phase != Phase.LEAVING)
         except TimeoutError as error:
-            raise TimeoutError(f"{', '.join(self._behind())} may lack what was broadcast here") from error
+            raise TimeoutError(self._why_not_gone()) from error
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 # Some may have had its last message from others, and wait for its own copy.
                 await self._until(lambda: not core.has_unacked)
         await self.aclose()
+
+    def _why_not_gone(self) -> str:
+        if self._core.phase == Phase.LEAVING:
+            return f"{', '.join(self._behind())} may lack what was broadcast here"
+        removing = ", ".join(self.view.removing)
+        why = f"the removal of {removing} is not complete" if removing else "its phones have not moved away"
+        return f"{self.me} has not left: {why}"
 
     async def _stop(self) -> None:
         if self._returning is not None:
@@ -341,6 +361,7 @@ class DynamicGroup(Group):
         found = [stream for stream, label in labels.items() if who in (label, label.partition("~")[0])]
         if not found:
             raise LocalError(f"{who} is not another member of the group")
+        self._away.check_removable(who, found)
         for stream in found:
             self._remove(stream)
         await self._driver.durable()
@@ -365,6 +386,7 @@ class DynamicGroup(Group):
         if self._returning is not None:
             async with asyncio.timeout(timeout):
                 await self._until_returned()
+        await self._encryption.wait(self._clock.now, self._until_changed, timeout)
         message = await super()._broadcast(body, about, timeout)
         self._retained += len(body) if isinstance(body, bytes | str) else 100  # until it is counted
         return message
@@ -440,6 +462,24 @@ class DynamicGroup(Group):
     def _is_member(self, name: str) -> bool:
         return name in self.view
 
+    def _notify(self, kind: Any, member: str, text: str) -> None:
+        if kind == "refused":
+            self._refused_at[member] = time.monotonic()
+        super()._notify(kind, member, text)
+
+    def _end_refusal(self, member: str) -> None:
+        """Not yet: one that is refused whenever it calls may have been called meanwhile."""
+
+    def _forget_refusals(self) -> None:
+        """Whoever is refused tries again and again, unless it is gone or is no member any more."""
+        now, view = time.monotonic(), self.view
+        connected = {member.name for member in view if member.connected}
+        for name, at in list(self._refused_at.items()):
+            seconds = _REFUSED_AND_BACK_SECONDS if name in connected else _REFUSED_SECONDS
+            if now - at > seconds or name not in view:
+                del self._refused_at[name]
+                self._problems.end(("refused", name))
+
     # Phones
 
     @property
@@ -476,6 +516,18 @@ class DynamicGroup(Group):
             core.step(Expelled(address, now))
 
     # What happens
+
+    async def _until_changed(self) -> None:
+        self._driver.stepped()
+        self._check_failed()
+        self._room.clear()
+        await self._room.wait()
+
+    def _speak_of_keys(self) -> None:
+        if self._encryption.is_on and self._state in ("new", "open", "draining"):
+            if self._encryption.speak(self._clock.now):
+                self._driver.stepped()
+            self._encryption.report(self._problems, self._notify)
 
     def _on_step(self) -> None:
         self._admit()
@@ -524,13 +576,14 @@ class DynamicGroup(Group):
             name = self._names[stream]
             text = (
                 f"{name} has signed different messages under the same ids, from {name}:{proof[-1].first} on: "
-                "two copies of its store are in use, or it lies; it is refused, and is to be removed"
+                "two copies of its store are in use, or it lies; its messages are refused, so remove it"
             )
             if self._problems.begin(("forked", stream), "forked", name, text):
                 self._notify("forked", name, text)
 
     def _on_tick(self) -> None:
         core, now = self._core, self._clock.now()
+        self._speak_of_keys()
         if core.members:
             core.reports.wants = self._waits_for_reports()
             if (report := core.reports.due(core.member, now)) is not None:
@@ -540,6 +593,7 @@ class DynamicGroup(Group):
             self._watch.check()
             core.route_around(self._suspicions.suspected, now)
             self._report_liars()
+            self._sponsor.report(self._problems, self._notify, self.me)
             self._inspection.note_held()
             if isinstance(core, SuperPeerCore) and core.phase == Phase.MEMBER:
                 self._look_after_phones(core)
@@ -549,6 +603,8 @@ class DynamicGroup(Group):
                 self._deliver_ahead(now)
                 if self._looks_around():
                     self._remove_former()
+                    if self._refused_at:
+                        self._forget_refusals()
                 self._away.check(self._retained)
         self._connections.tick()
         self._driver.tick()

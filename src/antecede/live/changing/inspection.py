@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from typing import Protocol as Interface
 
 from antecede import causality
-from antecede.live.changing.core import ChangingCore
 from antecede.live.inspection import DeliveredUpTo, Inspection
 from antecede.live.messages import HeldMessage, MessageId
+from antecede.membership.member import ChangingMember
 from antecede.membership.state import Phase
 from antecede.protocols.base import Waiting
 
@@ -15,9 +17,25 @@ _MANY_HELD = 1_000
 """Above this many held messages, it is not noted since when each is."""
 
 
+class InspectedMember(Interface):
+    """What is looked at: the member, and who is who."""
+
+    @property
+    def member(self) -> ChangingMember: ...
+    @property
+    def phase(self) -> Phase: ...
+    @property
+    def me(self) -> int:
+        """Its stream."""
+
+    @property
+    def labels(self) -> Mapping[int, str]:
+        """By stream."""
+
+
 class ChangingInspection(Inspection):
-    def __init__(self, core: ChangingCore) -> None:
-        self._core = core
+    def __init__(self, core: InspectedMember, clock: Callable[[], float] = time.time) -> None:
+        self._core, self._clock = core, clock
         self._held_since: dict[causality.MessageId, float] = {}
 
     # What is held
@@ -27,7 +45,7 @@ class ChangingInspection(Inspection):
         return core.member.order.count_held() if core.phase == Phase.MEMBER else 0
 
     def held_seconds(self) -> float:
-        return time.time() - min(self._held_since.values()) if self._held_since else 0.0
+        return self._clock() - min(self._held_since.values()) if self._held_since else 0.0
 
     def note_held(self) -> None:
         """Look which messages are held, a few times a second: since when is known to within a tick."""
@@ -35,7 +53,7 @@ class ChangingInspection(Inspection):
         if not count:
             self._held_since.clear()
         elif count <= _MANY_HELD:
-            now, before = time.time(), self._held_since
+            now, before = self._clock(), self._held_since
             messages = [wait.message for wait in self._core.member.waiting()]
             self._held_since = {each: before.get(each, now) for each in messages}
 
@@ -43,7 +61,7 @@ class ChangingInspection(Inspection):
         return self._core.member.waiting() if self._core.phase == Phase.MEMBER else []
 
     def describe(self, wait: Waiting) -> HeldMessage:
-        since = self._held_since.setdefault(wait.message, time.time())
+        since = self._held_since.setdefault(wait.message, self._clock())
         if wait.cause is None:
             return HeldMessage(self._id(wait.message), None, since, ())
         holders = tuple(self._core.labels[each] for each in self._holders(wait.cause))

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from antecede.errors import InputError
+from antecede.live.settings import validate_name
+from antecede.membership.packets import is_founder
+
 if TYPE_CHECKING:
     from antecede.live.changing.membership import MembershipCore
 
 _MAX_REMEMBERED = 4_096
 """Labels of streams that are forgotten: applications may still have messages of theirs."""
+
+
+_NONCE_LENGTH = 8
+_NONCE_DIGITS = frozenset("0123456789abcdef")
 
 
 class Labels(Mapping[int, str]):
@@ -38,8 +46,30 @@ class Labels(Mapping[int, str]):
                     del self._known[next(iter(self._known))]
                 self._known[stream] = label
 
+    def learn_author(self, stream: int, author: str) -> None:
+        """Who has broadcast first what is brought back, as whoever brings it back says: its stream may
+        never have been known here."""
+        if self[stream].startswith("~") and is_label(author, stream):
+            self.learn({stream: author})
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._core.member.contacts)
 
     def __len__(self) -> int:
         return len(self._core.member.contacts)
+
+
+def is_label(text: str, stream: int) -> bool:
+    """Whether an incarnation may be called so: a founder by its name, others with the first half of a nonce.
+
+    >>> is_label("dana~1f2e3d4c", 1 << 62), is_label("dana", 0), is_label("dana", 1 << 62)
+    (True, True, False)
+    """
+    name, tilde, nonce = text.partition("~")
+    try:
+        validate_name(name)
+    except InputError:
+        return False
+    if is_founder(stream):
+        return not tilde
+    return len(nonce) == _NONCE_LENGTH and _NONCE_DIGITS.issuperset(nonce)

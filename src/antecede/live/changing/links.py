@@ -119,8 +119,8 @@ class LinkTable:
         return not self.sent[link] and not self.received[link]
 
     def has_progressed(self, link: int) -> bool:
-        """Whether a packet that came over a link is durable, or one that was sent is acknowledged."""
-        return bool(self.durably_received[link] or self.outboxes[link].acked)
+        """Whether a packet has come over a link, durable or not, or one that was sent is acknowledged."""
+        return bool(self.received[link] or self.outboxes[link].acked)
 
     @property
     def has_unacked(self) -> bool:

@@ -10,11 +10,14 @@ import abc
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
 from antecede.causality import MessageId
 from antecede.live.application import ApplicationQueue
 from antecede.live.changing.causes import Causes
-from antecede.live.changing.contact import Contact, decode_contact, encode_contact
+from antecede.live.changing.contact import Contact, contact_in, encode_contact
 from antecede.live.changing.events import (
+    Abandoned,
     AttemptBegun,
     Declined,
     Founded,
@@ -31,7 +34,9 @@ from antecede.live.changing.labels import Labels
 from antecede.live.changing.links import LinkTable
 from antecede.live.changing.report_deltas import REPORT_REQUEST, ReportDelta, ReportRequest, encode_report
 from antecede.live.changing.snapshots import encode_inline, inline_snapshot
-from antecede.live.versions import CHANGING_WIRE
+from antecede.live.envelope import with_author
+from antecede.live.versions import AUTHORS_SINCE, CHANGING_WIRE
+from antecede.membership.backlog import Backlog
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import HistoryRequest, NobodyHere, ProgressReport, Stream
 from antecede.membership.sealing import NO_SEALS, Sealer
@@ -152,11 +157,20 @@ class MembershipCore(LinkTable, abc.ABC):
 
     def contact_of(self, stream: Stream) -> Contact | None:
         """Who a stream belongs to, as its sponsor has written it."""
-        data = self.member.contacts.get(stream, b"")
-        try:
-            return decode_contact(data) if data else None
-        except RemoteError:
-            return None
+        return contact_in(self.member.contacts.get(stream, b""))
+
+    def known_members(self) -> tuple[list[Contact], list[Contact]]:
+        """Who was in the view when this process was a member last, and whom else it knew: some of them have
+        gone, but are remembered since they may return."""
+        view: dict[Contact, None] = {}
+        others: dict[Contact, None] = {}
+        for member in reversed(self.members.values()):
+            for stream, data in member.contacts.items():
+                contact, address = contact_in(data), member.addresses.get(stream)
+                if contact is not None and stream != member.stream:
+                    here = self.greeted.get(address, contact) if address is not None else contact
+                    (others if address is None else view)[here] = None
+        return list(view), [each for each in others if each not in view]
 
     def partner_name(self, link: int) -> str:
         """The name at the other end of a link; empty if it is not known."""
@@ -285,7 +299,7 @@ class MembershipCore(LinkTable, abc.ABC):
         fresh.speaks = self.speaks
         fresh.use_sealer(self.sealing)
         if before is not None and before.phase == Phase.REMOVED:
-            fresh.bring_back(before.make_backlog())
+            fresh.bring_back(self._name_authors(before.make_backlog()))
         elif before is not None:
             fresh.bring_back(before.backlog)
         self.members[fresh.me] = fresh
@@ -293,6 +307,25 @@ class MembershipCore(LinkTable, abc.ABC):
         waiting = [each for each in self.members.values() if each.phase == Phase.JOINING]
         for each in waiting[:-_MAX_ATTEMPTS]:
             self._abandon(each, event.time)
+
+    def _name_authors(self, backlog: Backlog) -> Backlog:
+        """Others may never have heard of an incarnation whose message is brought back: its admission may be
+        lost with its sponsor."""
+        if self.speaks < AUTHORS_SINCE:
+            return backlog
+        entries = []
+        for entry in backlog.entries:
+            origin = entry.original.origin
+            author = self.identity if origin == self.me else self.contact_of(origin)
+            payload = entry.payload if author is None else with_author(entry.payload, author.label)
+            entries.append(msgspec.structs.replace(entry, payload=payload))
+        return Backlog(entries, backlog.admissions, backlog.awaited)
+
+    def _on_abandoned(self, event: Abandoned) -> None:
+        self._log(event)
+        member = self.members[event.address]
+        self._abandon(member, event.time)
+        self._after(member)
 
     def _abandon(self, member: ChangingMember, now: int) -> None:
         """Nobody will be at this address; whoever was asked for admission is told."""

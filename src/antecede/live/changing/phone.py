@@ -25,6 +25,7 @@ from antecede.live.changing.events import (
 from antecede.live.changing.membership import MemberQueue
 from antecede.live.changing.snapshots import inline_snapshot
 from antecede.live.envelope import Body, unwrap, wrap
+from antecede.live.events import PacketReceived
 from antecede.live.headers import NOTHING, About
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.phone import Phone
@@ -92,6 +93,10 @@ class PhoneCore(ChangingCore):
     @property
     def phone(self) -> Phone:
         return cast("Phone", self.process.phone)
+
+    def may_leave(self, now: int) -> bool:
+        owes_keys = self.secrecy is not None and self.secrecy.owes_keys
+        return self.is_started and self.phone.may_leave() and not owes_keys
 
     @property
     def hub(self) -> int:
@@ -214,6 +219,7 @@ class PhoneCore(ChangingCore):
     def _on_started(self, event: Started) -> None:
         self._log(event)
         self.process.take_snapshot()
+        self._give_late(event.time)
 
     # Messages
 
@@ -221,6 +227,26 @@ class PhoneCore(ChangingCore):
         place = self.phone.coming or self.phone.here
         follows = bool(self.causes) and place is not None and self.last_broadcast.origin == place.peer.me
         return wrap(body, follows, None, self.name, now, about)
+
+    def give_own(self, delivery: Delivery) -> None:
+        """What this phone has brought comes first, here as everywhere."""
+        if not self.phone.is_settling:
+            super().give_own(delivery)
+
+    def _on_packet(self, event: PacketReceived) -> None:
+        super()._on_packet(event)
+        self._give_late(event.time)
+
+    def _give_late(self, now: int) -> None:
+        """What this phone has brought has arrived here, as far as it was lost: that is before what it has
+        broadcast since, and before what it broadcasts from now on."""
+        if not self.is_started or not self.phone.is_settled:
+            return
+        late, self.phone.late, self.phone.is_settled = self.phone.late, [], False
+        while self.delivers_own and self.poll(now):
+            pass
+        for entry in late if self.delivers_own else ():
+            super().give_own(Delivery(entry.original, entry.payload, {}))
 
     def check_packet(self, link: int, packet: Packet, now: int) -> None:
         super().check_packet(link, packet, now)

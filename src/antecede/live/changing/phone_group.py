@@ -23,6 +23,7 @@ from antecede.live.changing.failover import Failover
 from antecede.live.changing.group import DynamicGroup, Restore
 from antecede.live.changing.inspection import PhoneInspection
 from antecede.live.changing.phone import PhoneCore
+from antecede.live.changing.protocols import WITH_PHONES
 from antecede.live.clock import Clock
 from antecede.live.envelope import Body
 from antecede.live.headers import About
@@ -57,13 +58,14 @@ class PhoneGroup(DynamicGroup):
         self._turns = itertools.cycle(settings.super_peer_list())
 
     def _create_core(self, settings: Settings) -> PhoneCore:
-        core = PhoneCore(ChangingFreescale, settings.me, settings.store is not None, settings.own)
+        kind = WITH_PHONES.get(settings.protocol, ChangingFreescale)
+        core = PhoneCore(kind, settings.me, settings.store is not None, settings.own)
         core.places = {each.name: each.at or "" for each in settings.super_peer_list()}
         self._failover = Failover(core)
         return core
 
     def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "protocol": ChangingFreescale.name, "phone": True}
+        return {**super()._identity(), "protocol": self._core.kind.name, "phone": True}
 
     def _contacts(self) -> list[Member]:
         """Those that are connected first."""
@@ -79,7 +81,7 @@ class PhoneGroup(DynamicGroup):
         async with asyncio.timeout(timeout):
             while core.phase != Phase.ENDED:
                 if core.phase != Phase.LEAVING:
-                    await self._until(lambda: core.is_started and core.phone.may_leave())
+                    await self._until(lambda: core.may_leave(self._clock.now()))
                     self._state = "leaving"
                     core.step(LeaveAsked(self._clock.now()))
                     self._on_step()
@@ -221,6 +223,7 @@ class PhoneGroup(DynamicGroup):
             if self._failover.seeks:
                 self._seek(next(self._turns))
             self._retained = core.retained_bytes
+        self._speak_of_keys()
         self._connections.tick()
         self._driver.tick()
         self._on_step()

@@ -13,6 +13,7 @@ from antecede.membership.catalog import (
     ChangingVcubeAgg,
 )
 from antecede.membership.freescale import ChangingFreescale
+from antecede.membership.gateways import ChangingBasic, ChangingHcg
 from antecede.membership.member import ChangingMember
 from antecede.protocols.catalog import find_protocol
 from antecede.protocols.flooding import Flooding
@@ -28,9 +29,16 @@ LIVE: dict[str, type[ChangingMember]] = {
         ChangingTimestamp,
         ChangingTimestampDiff,
         ChangingDepSeq,
+        ChangingHcg,
+        ChangingBasic,
     )
 }
 """By name, as a group's setting `protocol` says it."""
+
+WITH_PHONES: dict[str, type[ChangingFreescale]] = {
+    name: kind for name, kind in LIVE.items() if issubclass(kind, ChangingFreescale)
+}
+"""Those whose members may have processes behind them: phones of super peers, local processes of gateways."""
 
 
 def live_kind(name: str) -> type[ChangingMember]:
@@ -38,9 +46,7 @@ def live_kind(name: str) -> type[ChangingMember]:
     if name in LIVE:
         return LIVE[name]
     protocol = find_protocol(name)
-    if protocol.links.bounded_delays:
-        why = "it needs promises about delays, which live groups do not offer"
-    elif protocol.overlapping_groups:
+    if protocol.overlapping_groups:
         why = "it is for several groups at once; write antecede.connect"
     elif name == Flooding.name:
         why = f"its links never change; write {ChangingPc.name}"

@@ -12,6 +12,7 @@ from antecede.errors import AntecedeError, InputError
 from antecede.live.application import ParkedDelivery
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.seals import SealState
+from antecede.live.changing.secret_messages import SecrecyState
 from antecede.live.changing.snapshots import SnapshotTransfer
 from antecede.live.events import Delivered, Incarnation
 from antecede.live.ready import send_and_advance
@@ -67,6 +68,7 @@ class ChangingCoreState(msgspec.Struct):
     speaks: int = 1
     causes: dict[int, int] = {}
     seals: SealState = msgspec.field(default_factory=SealState)
+    secrecy: SecrecyState | None = None
 
 
 def take_checkpoint(core: ChangingCore) -> Checkpoint:
@@ -111,6 +113,7 @@ def take_checkpoint(core: ChangingCore) -> Checkpoint:
         transfers=core.transfers,
         wants_history=core.wants_history,
         seals=core.sealing.save(),
+        secrecy=None if core.secrecy is None else core.secrecy.state,
     )
     rows = core.trace.rows.copy()
     return Checkpoint(msgspec.msgpack.encode(state), _needed_packets(core), core.trace.first, rows)
@@ -209,6 +212,8 @@ def load_members(core: ChangingCore, state: ChangingCoreState, packets: list[Sto
         member.use_sealer(core.sealing)
     core.address, core.identities, core.greeted = state.address, state.identities, state.greeted
     core.sealing.load(state.seals)
+    if core.secrecy is not None and state.secrecy is not None:
+        core.secrecy.load(state.secrecy)
     for link, (mine, theirs) in state.links.items():
         core.resume_link(link, mine, theirs)
     core.next_link, core.strangers, core.void = state.next_link, state.strangers, state.void

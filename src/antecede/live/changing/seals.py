@@ -362,8 +362,7 @@ class StreamSeals(Sealer):
         if stream is not None and (proof := self.liars.get(stream)) is not None:
             name = self._core.label(stream)
             raise RemoteError(
-                f"{name} has signed different messages under the same ids, from {name}:{proof[-1].first} on: "
-                "it is refused"
+                f"{name} has signed different messages under the same ids, from {name}:{proof[-1].first} on"
             )
 
     # What is kept, and what is not

@@ -26,7 +26,7 @@ from antecede.live.clock import Clock
 from antecede.live.operations.logs import Log
 from antecede.live.settings import Settings
 from antecede.live.suspicion import Suspicions
-from antecede.live.transport.frames import Refusal, encode
+from antecede.live.transport.frames import Refusal, RefusedError, encode
 from antecede.live.transport.links import HEARTBEAT_SECONDS, PartnerLink
 from antecede.live.transport.wires import Wire
 from antecede.protocols.base import RemoteError
@@ -73,6 +73,8 @@ class ServedConnections(abc.ABC):
         self._digests = DigestExchange(core)
         self._ticks, self._ticked_at = 0, time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.refusals: dict[int, RefusedError] = {}
+        """By link: why the other side has ended the last connection on it."""
         self.states = StateLinks(core, settings.store is not None)
 
     @abc.abstractmethod
@@ -106,7 +108,7 @@ class ServedConnections(abc.ABC):
 
     def is_connected(self, address: int) -> bool:
         """Whether there is a connection to the process at an address."""
-        return any(self._core.links[link][1] == address for link in self._wires)
+        return any(self._core.links[link][1] == address for link in self.connected)
 
     def _rouse(self, link: int) -> None:
         """There may be something to write on a link."""
@@ -125,6 +127,7 @@ class ServedConnections(abc.ABC):
         if (work := self._work.pop(link, None)) is not None:
             work.set()
         self._links.pop(link, None)
+        self.refusals.pop(link, None)
         self._phone_links.discard(link)
         # Its connection ends a moment later, and a tick may come first.
         self._presence.close(link)
@@ -194,6 +197,9 @@ class ServedConnections(abc.ABC):
         writer = asyncio.create_task(self._write(wire, link))
         try:
             await self._read(wire, link)
+        except RefusedError as error:
+            self.refusals[link] = error
+            raise
         except RemoteError as error:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(CLOSING_SECONDS):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import cast
 
+from antecede.errors import AntecedeError
 from antecede.live.changing import snapshots, transfer
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Declined, Sponsored, TransferBegun
@@ -27,7 +29,9 @@ from antecede.live.changing.snapshots import (
     snapshot_name,
 )
 from antecede.live.clock import Clock
+from antecede.live.messages import NoticeKind
 from antecede.live.operations.logs import Log
+from antecede.live.problems import Problems
 from antecede.live.versions import STATES_SINCE
 from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError
@@ -36,11 +40,16 @@ SnapshotParts = Iterator[bytes] | AsyncIterator[bytes]
 Snapshot = Callable[[], bytes | SnapshotParts]
 
 _numbers = itertools.count(1)
+_SLOW_SECONDS = 10.0
+"""How long a snapshot may take until that is a problem."""
+_FAILED_SECONDS = 60.0
+"""How long one that failed is a problem, if nobody asks again."""
 
 
 class Sponsor:
-    """Admits who has asked. `snapshot` is the application's, if it has one; `stepped` is called when the core
-    has taken an event that nobody has asked for."""
+    """Admits who has asked. `snapshot` is the application's, if it has one; `answer` is called with the
+    address of a newcomer that is declined, and the reason; `stepped` is called when the core has taken an
+    event that nobody has asked for."""
 
     def __init__(
         self,
@@ -48,12 +57,31 @@ class Sponsor:
         snapshot: Snapshot | None,
         clock: Clock,
         log: Log,
+        answer: Callable[[int, str], None] = lambda _address, _reason: None,
         stepped: Callable[[], None] = lambda: None,
     ) -> None:
         self._core, self.snapshot, self._clock, self._log = core, snapshot, clock, log
-        self._stepped = stepped
+        self._answer, self._stepped = answer, stepped
         self._storing: asyncio.Task[None] | None = None
         """A snapshot that is being written."""
+        self._storing_since = self._failed_at = 0.0
+        self._failure = ""
+        self._is_closed = False
+
+    def report(self, problems: Problems, notify: Callable[[NoticeKind, str, str], None], me: str) -> None:
+        """Say what a person must know of the application's snapshots: without one nobody is admitted here."""
+        text, now = "", time.monotonic()
+        if self._storing is not None and now - self._storing_since > _SLOW_SECONDS:
+            text = (
+                f"the snapshot that the application gives has not ended after {_SLOW_SECONDS:.0f} s; until "
+                "then the application is delivered nothing"
+            )
+        elif self._failure and now - self._failed_at < _FAILED_SECONDS:
+            text = self._failure
+        if not text:
+            problems.end("snapshot")
+        elif problems.begin("snapshot", "snapshot", me, text):
+            notify("snapshot", me, text)
 
     def admit(self) -> None:
         """Admit whoever has asked, if the application is between two messages."""
@@ -62,23 +90,35 @@ class Sponsor:
             address = core.join_requests[0]
             try:
                 self._begin(address)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 # Whatever the application does: the group goes on, and the newcomer asks elsewhere.
-                self._decline(address, error)
+                self._fail(address, error)
 
     def decline(self, addresses: Iterable[int], reason: str) -> None:
         """Give up newcomers that do not fetch their state."""
         for address in addresses:
-            self._decline(address, LocalError(reason))
+            self._decline(address, reason, reason)
 
     def close(self) -> None:
+        self._is_closed = True
         if self._storing is not None:
             self._storing.cancel()
 
-    def _decline(self, address: int, error: Exception) -> None:
+    def _fail(self, address: int, error: BaseException) -> None:
+        """The application has given no snapshot, or none that can be used."""
+        reason = str(error) or type(error).__name__
+        self._failed_at, self._failure = time.monotonic(), f"{self._name(address)} is not admitted: {reason}"
+        public = reason
+        if not isinstance(error, AntecedeError):  # what the application's own say is for its log
+            me = self._core.name
+            public = f"{me}'s snapshot() failed with {type(error).__name__}; {me}'s log says more"
+        self._decline(address, reason, public)
+
+    def _decline(self, address: int, reason: str, public: str) -> None:
         who = self._name(address)
-        self._log.error("%s is not admitted: %s", who, error, extra={"peer": who})
+        self._log.error("%s is not admitted: %s", who, reason, extra={"peer": who})
         self._core.step(Declined(address, self._clock.now()))
+        self._answer(address, public)
 
     def _name(self, address: int) -> str:
         contact = self._core.greeted.get(address)
@@ -98,6 +138,7 @@ class Sponsor:
             event = self._take_snapshot(address, self.snapshot(), now)
         if event is not None:
             core.step(event)
+            self._failure = ""
             who = self._name(address)
             text = "admitted %s" if isinstance(event, Sponsored) else "%s fetches its state first"
             self._log.info(text, who, extra={"peer": who})
@@ -118,6 +159,7 @@ class Sponsor:
             raise LocalError(f"a snapshot is bytes, or an iterator of bytes, not {type(snapshot).__name__}")
         if not fetches:
             raise LocalError(f"a phone's snapshot has {MAX_SNAPSHOT:,} bytes at most, and no parts")
+        self._storing_since = time.monotonic()
         self._storing = asyncio.create_task(self._store(address, cast("bytes | SnapshotParts", snapshot)))
         return None
 
@@ -137,9 +179,12 @@ class Sponsor:
             await asyncio.to_thread(core.history.create)
             state = SnapshotTransfer(digest, writer.length, is_stream, first, counts)
             core.step(TransferBegun(address, state, self._clock.now()))
-        except Exception as error:
+            self._failure = ""
+        except (Exception, asyncio.CancelledError) as error:
             writer.discard()
-            self._decline(address, error)
+            if self._is_closed:
+                raise
+            self._fail(address, error)
         finally:
             core.takes_snapshot, core.snapshot_from, self._storing = False, None, None
         self._stepped()

@@ -69,7 +69,7 @@ class StateLinks:
         if not core.sent[link]:
             raise RemoteError("it offers a state that nobody has asked for")
         if isinstance(frame, StateOffer):
-            core.forget_histories()
+            core.begin_fetch(frame.transfer)
         self._fetching, self.received_at = link, time.monotonic()
         try:
             return await asyncio.to_thread(self._fetch.receive, mine, core.history_at(mine), frame)

@@ -22,6 +22,7 @@ from antecede.membership.site_packets import (
     ReleaseRequest,
     SitePacket,
 )
+from antecede.membership.state import Phase
 from antecede.protocols.base import Effects, LocalError, Packet, RemoteError, Send
 from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, UplinkPacket
 
@@ -140,6 +141,15 @@ class SuperPeerCore(ChangingCore):
             site.requests = [each for each in site.requests if each[0] != event.address]
             self._carry_out(self.address, Effects((Send((event.address,), PhoneRefused()),)))
 
+    def may_leave(self, now: int) -> bool:
+        """Phones turn to others, also those that have come since this was asked last."""
+        if self.phase == Phase.MEMBER:
+            for address in self.phones:
+                self.step(Expelled(address, now))
+            for address, _ in list(self.hub.site.requests):
+                self.step(Declined(address, now))
+        return super().may_leave(now)
+
     def _on_expelled(self, event: Expelled) -> None:
         if event.address not in self.phones:
             raise LocalError("no phone at that address has a slot here")
@@ -150,12 +160,17 @@ class SuperPeerCore(ChangingCore):
     # Now and then
 
     def tells_stable(self, now: int) -> bool:
-        """Whether phones are to be told what is stable; then that is taken as done."""
-        if not self.members or now - self._told_at < TELL_STABLE or not self.hub.has_stable():
+        """Whether phones are to be told what is stable, or members which phones were expelled; then that is
+        taken as done."""
+        if not self.members or now - self._told_at < TELL_STABLE:
+            return False
+        if not (self.hub.has_stable() or self.hub.owes_expulsions()):
             return False
         self._told_at = now
         return True
 
     def _on_stability_told(self, event: StabilityTold) -> None:
         self._log(event)
+        self._carry_out(self.address, self.hub.announce_expelled(event.time))
         self._carry_out(self.address, self.hub.tell_stable(event.time))
+        self._after(self.member)

@@ -233,8 +233,6 @@ class StateFetch:
         self._is_verified, self._is_resumed = False, True
         name = received_name(address, offer.digest)
         names = self._files.names()
-        for other in snapshots.other_snapshots(self._files, {name, unfinished(name)}):
-            self._files.remove(other)
         if not offer.digest or name in names:
             self._offset = offer.length
             return self._begin_messages(log, offer)

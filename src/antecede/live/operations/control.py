@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -37,13 +37,72 @@ class ControlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ControlServer:
     """Answers requests, as long as a member runs."""
 
-    def __init__(self, group: Group, server: asyncio.Server, path: Path) -> None:
-        self._group, self._server, self._path = group, server, path
+    def __init__(self, group: Group, path: Path) -> None:
+        self._group, self._path = group, path
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._leaving: asyncio.Task[None] | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_MAX_LINE)
+        self._path.chmod(0o600)
 
     def close(self) -> None:
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         with contextlib.suppress(OSError):
             self._path.unlink()
+
+    async def finish(self) -> None:
+        """Wait until whoever has asked has an answer."""
+        if self._requests:
+            await asyncio.wait(self._requests, timeout=1.0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._requests.add(request)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                line = await reader.readline()
+            reply = await self._answer(line)
+            async with asyncio.timeout(_SECONDS):
+                writer.write(msgspec.json.encode(reply) + b"\n")
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            pass  # whoever asked has gone, or did not ask in a line
+        finally:
+            writer.close()
+            self._requests.discard(request)
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        group = self._group
+        try:
+            request = msgspec.json.decode(line, type=ControlRequest)
+            if request.do == "state":
+                return _built(state(group))
+            if request.do == "messages":
+                return _built(messages(group))
+            if request.do == "leave":
+                await self._leave()
+            elif request.do == "remove":
+                await group.remove(request.who)
+            elif request.do != "list":
+                raise InputError(f"there is no request '{request.do}'")
+        except (AntecedeError, msgspec.DecodeError) as error:
+            return {"error": str(error)}
+        return {
+            "group": group.settings.group,
+            "protocol": group.settings.protocol,
+            "me": group.me,
+            "members": [msgspec.to_builtins(member) for member in group.view],
+            "removing": list(group.view.removing),
+        }
+
+    async def _leave(self) -> None:
+        """It goes on if whoever has asked does not wait for it."""
+        if self._leaving is None or self._leaving.done():
+            self._leaving = asyncio.create_task(self._group.leave())
+        await asyncio.shield(self._leaving)
 
 
 async def serve(group: Group, store: str) -> ControlServer | None:
@@ -52,47 +111,14 @@ async def serve(group: Group, store: str) -> ControlServer | None:
     if not hasattr(asyncio, "start_unix_server") or len(os.fsencode(path)) > _MAX_PATH:
         return None
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_SECONDS):
-                reply = await _answer(group, await reader.readline())
-                writer.write(msgspec.json.encode(reply) + b"\n")
-                await writer.drain()
-        except (OSError, TimeoutError, ValueError):
-            pass  # whoever asked has gone, or did not ask in a line
-        finally:
-            writer.close()
-
     with contextlib.suppress(FileNotFoundError):
         path.unlink()  # of a process that was killed
+    server = ControlServer(group, path)
     try:
-        server = await asyncio.start_unix_server(answer, path, limit=_MAX_LINE)
-        path.chmod(0o600)
+        await server.start()
     except OSError:
         return None
-    return ControlServer(group, server, path)
-
-
-async def _answer(group: Group, line: bytes) -> dict[str, Any]:
-    try:
-        request = msgspec.json.decode(line, type=ControlRequest)
-        if request.do == "state":
-            return _built(state(group))
-        if request.do == "messages":
-            return _built(messages(group))
-        if request.do == "remove":
-            await group.remove(request.who)
-        elif request.do != "list":
-            raise InputError(f"there is no request '{request.do}'")
-    except (AntecedeError, msgspec.DecodeError) as error:
-        return {"error": str(error)}
-    return {
-        "group": group.settings.group,
-        "protocol": group.settings.protocol,
-        "me": group.me,
-        "members": [msgspec.to_builtins(member) for member in group.view],
-        "removing": list(group.view.removing),
-    }
+    return server
 
 
 def _built(reply: msgspec.Struct) -> dict[str, Any]:
@@ -100,15 +126,17 @@ def _built(reply: msgspec.Struct) -> dict[str, Any]:
     return built
 
 
-async def ask(store: str, request: ControlRequest) -> dict[str, Any]:
+async def ask(store: str, request: ControlRequest, seconds: float | None = _SECONDS) -> dict[str, Any]:
     """Ask the member that runs on a store."""
     path = Path(store) / CONTROL
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE)
             writer.write(msgspec.json.encode(request) + b"\n")
             line = await reader.readline()
             writer.close()
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise InputError(f"{store}: no member answers there; is it running?") from error
     except (OSError, TimeoutError) as error:
         raise InputError(
             f"{store}: no member answers there ({error or 'too late'}); is it running?"

@@ -11,7 +11,7 @@ import ipaddress
 import secrets
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ import msgspec
 
 from antecede.errors import InputError, require
 from antecede.live.operations.state import messages, state
-from antecede.live.settings import address
 from antecede.live.transport.admission import Admission, PendingConnection
 from antecede.live.transport.listener import Listener
 
@@ -34,12 +33,15 @@ _CAPACITY = 16
 _SHORTEST_TOKEN = 20
 _THIS_MACHINE = ("127.0.0.1", "::/64")
 
+Answer = tuple[int, str, bytes]
+"""A status, the type of the document, and the document."""
 
-def render(group: Group) -> bytes:
-    """All metrics of one member, in Prometheus's text format."""
+
+def render(*groups: Group) -> bytes:
+    """All metrics of one process in its groups, in Prometheus's text format."""
     client: Any = require("prometheus_client", "live")
     registry = client.CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(group))
+    registry.register(_Collector(groups))
     text: bytes = client.generate_latest(registry)
     return text
 
@@ -50,14 +52,46 @@ def suspected(view: View) -> list[str]:
 
 
 class _Collector:
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    """A metric is listed once, with a value for each group."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._groups = groups
 
     def collect(self) -> Iterator[Any]:
         core: Any = require("prometheus_client.core", "live")
-        group, view = self._group, self._group.view
-        labels = {"group": group.settings.group, "member": group.me}
-        gauges = [
+        labels = ["group", "member"]
+        values = [[group.settings.group, group.me] for group in self._groups]
+        for create, measure in (
+            (core.GaugeMetricFamily, self._gauges),
+            (core.CounterMetricFamily, self._counters),
+        ):
+            for measured in zip(*map(measure, self._groups), strict=True):
+                name, text, _ = measured[0]
+                family = create(f"antecede_{name}", text, labels=labels)
+                for of_group, (_, _, value) in zip(values, measured, strict=True):
+                    family.add_metric(of_group, value)
+                yield family
+        problems = core.GaugeMetricFamily(
+            "antecede_problems",
+            "conditions that a person must act on; /health says more",
+            labels=[*labels, "kind"],
+        )
+        rejected = core.CounterMetricFamily(
+            "antecede_rejected", "connections refused or cut off", labels=[*labels, "reason"]
+        )
+        for of_group, group in zip(values, self._groups, strict=True):
+            for kind, number in sorted(Counter(problem.kind for problem in group.problems()).items()):
+                problems.add_metric([*of_group, kind], number)
+            for name, value in sorted(group.counts.items()):
+                if name.startswith("rejected "):
+                    rejected.add_metric([*of_group, name.removeprefix("rejected ")], value)
+        yield problems
+        yield rejected
+
+    @staticmethod
+    def _gauges(group: Group) -> list[tuple[str, str, float]]:
+        view = group.view
+        return [
             ("held_messages", "messages that have arrived and are held for a cause", group.held),
             (
                 "held_oldest_seconds",
@@ -76,21 +110,12 @@ class _Collector:
             ("suspected_members", "members that are not heard", len(suspected(view))),
             ("removing_members", "members whose removal is under way", len(view.removing)),
         ]
-        for name, text, value in gauges:
-            family = core.GaugeMetricFamily(f"antecede_{name}", text, labels=list(labels))
-            family.add_metric(list(labels.values()), value)
-            yield family
-        problems = core.GaugeMetricFamily(
-            "antecede_problems",
-            "conditions that a person must act on; /health says more",
-            labels=[*labels, "kind"],
-        )
-        for kind, number in sorted(Counter(problem.kind for problem in group.problems()).items()):
-            problems.add_metric([*labels.values(), kind], number)
-        yield problems
+
+    @staticmethod
+    def _counters(group: Group) -> list[tuple[str, str, float]]:
         delivered = group.delivered()
         sent = delivered.pop(group.me)
-        counters = [
+        return [
             ("delivered", "messages of others delivered to the application", sum(delivered.values())),
             ("sent", "messages accepted for broadcast", sent),
             ("connections", "connections made", group.counts["connections"]),
@@ -98,17 +123,6 @@ class _Collector:
             ("resent_packets", "packets sent again", group.counts["resent"]),
             ("recovered", "missing messages that another member supplied", group.counts["recovered"]),
         ]
-        for name, text, value in counters:
-            family = core.CounterMetricFamily(f"antecede_{name}", text, labels=list(labels))
-            family.add_metric(list(labels.values()), value)
-            yield family
-        rejected = core.CounterMetricFamily(
-            "antecede_rejected", "connections refused or cut off", labels=[*labels, "reason"]
-        )
-        for name, value in sorted(group.counts.items()):
-            if name.startswith("rejected "):
-                rejected.add_metric([*labels.values(), name.removeprefix("rejected ")], value)
-        yield rejected
 
 
 def health(group: Group) -> tuple[int, bytes]:
@@ -134,7 +148,20 @@ async def serve(group: Group, where: str) -> Listener:
     """Answer GET /metrics and GET /health, with a token /state and /messages, and nothing else."""
     token = None if group.settings.console_token is None else read_token(group.settings.console_token)
 
-    async def answer(connected: socket.socket, pending: PendingConnection) -> None:
+    def answer(line: str, fields: list[str], host: str) -> Answer:
+        is_near = group.settings.insecure or ipaddress.ip_address(host).is_loopback
+        refusal = None if token is None else _refusal(token, fields, is_near)
+        return _answer(group, line, has_console=token is not None, refusal=refusal)
+
+    return await listen(where, group.counts, answer)
+
+
+async def listen(
+    where: str, counts: Counter[str], answer: Callable[[str, list[str], str], Answer]
+) -> Listener:
+    """Serve HTTP at a place. `answer` is called with the line of a request, its fields and who asks."""
+
+    async def serve_one(connected: socket.socket, pending: PendingConnection) -> None:
         reader = asyncio.StreamReader(_MAX_HEAD)
         protocol = asyncio.StreamReaderProtocol(reader)
         loop = asyncio.get_running_loop()
@@ -143,19 +170,16 @@ async def serve(group: Group, where: str) -> Listener:
         pending.close = transport.abort
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                await _answer_request(group, token, reader, writer)
+                await _answer_request(answer, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # it was not an HTTP client
         finally:
             transport.abort()
 
     # Not the admission of the group's own ports: those who watch and those who speak do not compete.
-    admission = Admission(_CAPACITY, _THIS_MACHINE, group.counts)
-    listener = Listener(admission, answer)
-    try:
-        await listener.start(*address(where, "metrics"))
-    except OSError as error:
-        raise InputError(f"metrics: cannot listen at {where}: {error.strerror or error}") from error
+    admission = Admission(_CAPACITY, _THIS_MACHINE, counts)
+    listener = Listener(admission, serve_one)
+    await listener.start("metrics", where)
     return listener
 
 
@@ -177,13 +201,13 @@ def read_token(path: str) -> str:
 
 
 async def _answer_request(
-    group: Group, token: str | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    answer: Callable[[str, list[str], str], Answer],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
     line, *fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    peer = writer.get_extra_info("peername")
-    is_near = group.settings.insecure or ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
-    refusal = None if token is None else _refusal(token, fields, is_near)
-    code, kind, body = _answer(group, line, has_console=token is not None, refusal=refusal)
+    host = writer.get_extra_info("peername")[0].partition("%")[0]
+    code, kind, body = answer(line, fields, host)
     writer.write(
         f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
@@ -197,7 +221,7 @@ async def _answer_request(
 def _refusal(token: str, fields: list[str], is_near: bool) -> str | None:
     """Why the state is not told to somebody."""
     if not is_near:
-        return "the state is told to this machine alone: use ssh -L, or set insecure = true"
+        return "the state is told to this machine alone: use ssh -L, or set `insecure` to true"
     for field in fields:
         name, _, value = field.partition(":")
         if name.lower() == "authorization":
@@ -217,10 +241,9 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _JSON = "application/json"
 
 
-def _answer(group: Group, line: str, has_console: bool, refusal: str | None) -> tuple[int, str, bytes]:
-    method, _, rest = line.partition(" ")
-    path = rest.partition(" ")[0].partition("?")[0]
-    pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+def _answer(group: Group, line: str, has_console: bool, refusal: str | None) -> Answer:
+    path = path_of(line)
+    pages: dict[str, Callable[[], Answer]] = {
         "/metrics": lambda: (200, _TEXT, render(group)),
         "/health": lambda: (health(group)[0], _JSON, health(group)[1]),
     }
@@ -232,6 +255,28 @@ def _answer(group: Group, line: str, has_console: bool, refusal: str | None) -> 
         if refusal is not None:
             return 403, _TEXT, f"{refusal}\n".encode()
         pages[path] = lambda: (200, _JSON, msgspec.json.encode(for_console[path]()))
+    return open_page(line, pages)
+
+
+def answer_for_groups(state: str, groups: Sequence[Group], line: str) -> Answer:
+    """Of a process in several groups: 503 if it, or one of them, cannot work."""
+
+    def show_health() -> Answer:
+        found = [health(group) for group in groups]
+        code = 200 if state == "open" and all(each == 200 for each, _ in found) else 503
+        report = {"state": state, "groups": [msgspec.Raw(document) for _, document in found]}
+        return code, _JSON, msgspec.json.encode(report) + b"\n"
+
+    return open_page(line, {"/metrics": lambda: (200, _TEXT, render(*groups)), "/health": show_health})
+
+
+def path_of(line: str) -> str:
+    """What the first line of a request asks for."""
+    return line.partition(" ")[2].partition(" ")[0].partition("?")[0]
+
+
+def open_page(line: str, pages: Mapping[str, Callable[[], Answer]]) -> Answer:
+    path, method = path_of(line), line.partition(" ")[0]
     if path not in pages:
         return 404, _TEXT, b"only /metrics and /health exist\n"
     if method not in ("GET", "HEAD"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from antecede.causality import MessageId
-from antecede.live.inspection import DeliveredUpTo
+from antecede.live.inspection import DeliveredUpTo, Inspection
 from antecede.live.operations.recent import RecentMessage, RecentMessages
 from antecede.live.view import ViewMember
 from antecede.protocols.base import Waiting
@@ -96,6 +96,8 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[RecentMessage]
     time: float
     """When this was said."""
+    knows_stability: bool = True
+    """Whether members tell each other how far they are. Those of fixed groups in the simulator do not."""
 
 
 class MemberMessages(msgspec.Struct, frozen=True):
@@ -126,7 +128,7 @@ def state(group: Group) -> MemberReport:
         for_application=len(queue.unacked),
         held=group.held,
         held_seconds=inspection.held_seconds(),
-        missing=_missing(group),
+        missing=missing(inspection),
         progress=inspection.progress(),
         behind=inspection.behind_by(),
         unstable_bytes=unstable_bytes,
@@ -151,22 +153,24 @@ def messages(group: Group, most: int = _MAX_LOOKED_AT) -> MemberMessages:
     return MemberMessages(group.me, observers.recent.ask(most))
 
 
-def _missing(group: Group) -> list[Missing]:
-    if not 0 < group.held <= _MAX_LOOKED_AT:
+def missing(inspection: Inspection) -> list[Missing]:
+    """What the held messages of a member wait for."""
+    if not 0 < inspection.count_held() <= _MAX_LOOKED_AT:
         return []
     by_cause: dict[MessageId | None, list[Waiting]] = {}
-    for wait in group._inspection.waits():
+    for wait in inspection.waits():
         by_cause.setdefault(wait.cause, []).append(wait)
     found: list[Missing] = []
     left = _MAX_LISTED
-    for cause, waits in list(by_cause.items())[:_MAX_LISTED]:
+    for waits in list(by_cause.values())[:_MAX_LISTED]:
         # Each cause with at least one of its messages, and the others as long as there is room.
         listed = waits[: max(1, left - (len(by_cause) - len(found)))]
         left -= len(listed)
-        held = [group._inspection.describe(wait) for wait in listed]
+        held = [inspection.describe(wait) for wait in listed]
+        cause = held[0].cause
         found.append(
             Missing(
-                None if cause is None else str(group._id(cause)),
+                None if cause is None else str(cause),
                 list(held[0].holders),
                 len(waits),
                 [HeldEntry(str(each.id), each.since) for each in held],

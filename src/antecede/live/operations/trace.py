@@ -80,7 +80,7 @@ class NodeTrace:
         if self.rows > buffer.length:
             raise InputError(
                 f"trace: {self.folder} has {self.rows:,} rows, and the store of {me} only {buffer.length:,}: "
-                "it is the trace of another store; name another folder"
+                "it is the trace of another store; name another folder, or remove this one"
             )
         buffer.drop_before(self.rows)
         self._written_at = time.monotonic()

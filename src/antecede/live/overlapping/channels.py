@@ -181,17 +181,20 @@ def decode(data: bytes) -> ProcessGreeting | Data | Open | Close:
 
 
 class Trunks:
-    """The connections of one process, by where the other listens. `dial` makes one, `accept` is called with
-    each channel that another process opens, and `ended` with why a connection has ended, if that is known."""
+    """The connections of one process, by where the other listens. `dial` makes one, `check` raises a
+    `RemoteError` if who is at the other end may not have that name, `accept` is called with each channel that
+    another process opens, and `ended` with why a connection has ended, if that is known."""
 
     def __init__(
         self,
         name: str,
         dial: Callable[[str], Awaitable[Wire]],
+        check: Callable[[Wire, str], object],
         accept: Callable[[ChannelWire, str], None],
         ended: Callable[[str, Exception], None],
     ) -> None:
-        self._name, self._dial, self._accept, self._ended = name, dial, accept, ended
+        self._name, self._dial, self._check = name, dial, check
+        self._accept, self._ended = accept, ended
         self.at = ""
         """Where this process listens."""
         self._life = secrets.token_bytes(8)
@@ -219,6 +222,7 @@ class Trunks:
         try:
             await wire.write([_encode(self._hello())])
             hello = await self._read_hello(wire)
+            self._check(wire, hello.name)
         except BaseException:
             wire.abort()
             raise
@@ -237,6 +241,7 @@ class Trunks:
     async def accept(self, wire: Wire) -> Trunk:
         """Another process has called."""
         hello = await self._read_hello(wire)
+        self._check(wire, hello.name)
         await wire.write([_encode(self._hello())])
         trunk = Trunk(wire, hello, False, self._accept)
         self._use(hello.at, trunk)

@@ -11,7 +11,7 @@ one, so that order matters, and the log says only how many deliveries there were
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -79,6 +79,8 @@ class NodeCore:
         self.groups: dict[str, GroupCore] = {}
         """In the order of their names."""
         self.past = ProcessPast()
+        self.use_signatures: Callable[[GroupCore], None] | None = None
+        """For the core of each group, before anything is replayed; None if nothing is signed."""
         self.application = NodeQueue()
         self.numbers: dict[int, int] = {}
         """For what is delivered and not given to the application, by position: the number of the `Ready` that
@@ -98,6 +100,8 @@ class NodeCore:
         core = self.groups.get(name)
         if core is None:
             core = GroupCore(self, name)
+            if self.use_signatures is not None:
+                self.use_signatures(core)
             self.groups = dict(sorted([*self.groups.items(), (name, core)]))
         return core
 

@@ -80,8 +80,7 @@ class GroupCore(ChangingCore):
 
     @property
     def _has_own_copies(self) -> bool:
-        held = cast("ChangingMultigroup", self.member).held
-        return any(origin == self.me for origin, _ in held)
+        return cast("ChangingMultigroup", self.member).held_of(self.me) > 0
 
     def refresh(self, now: int) -> bool:
         """Something has happened in the process; whether that has changed anything here at once."""
@@ -112,10 +111,10 @@ class GroupCore(ChangingCore):
         super()._on_admitted(member, now)
         self._numbers.update(numbers)
 
-    def check_welcome(self, link: int, packet: Packet) -> None:
+    def lacks_state(self, link: int, packet: Packet) -> bool:
         if isinstance(packet, Welcome):
             packet = msgspec.structs.replace(packet, snapshot=decode_snapshot(packet.snapshot).state)
-        super().check_welcome(link, packet)
+        return super().lacks_state(link, packet)
 
     def _hear_report(self, link: int, report: ProgressReport) -> None:
         # These reports are always sent whole, so a replay need not know the last one.

@@ -33,6 +33,7 @@ from antecede.live.clock import MemberClock
 from antecede.live.driver import Driver
 from antecede.live.events import Opened
 from antecede.live.messages import Message
+from antecede.live.operations import metrics
 from antecede.live.operations.logs import Log
 from antecede.live.overlapping.channels import ChannelWire, Trunks
 from antecede.live.overlapping.core import NodeCore
@@ -41,17 +42,20 @@ from antecede.live.overlapping.group_core import GroupCore
 from antecede.live.overlapping.node_group import NodeGroup
 from antecede.live.overlapping.recovery import restore
 from antecede.live.ready import Ready
-from antecede.live.security.identity import Security
-from antecede.live.settings import Member, Settings, address, validate_name
+from antecede.live.security.identity import Identity, Proof, Security
+from antecede.live.security.signing import StreamKeyring
+from antecede.live.setting_names import refuse_unknown
+from antecede.live.settings import Member, Settings, validate_name
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
 from antecede.live.transport.admission import Admission, PendingConnection, capacity_for
 from antecede.live.transport.listener import Listener
-from antecede.live.transport.wires import TcpWire
+from antecede.live.transport.wires import TcpWire, Wire
 from antecede.live.versions import CHANGING_WIRE
 from antecede.membership.multigroup import ChangingMultigroup
-from antecede.protocols.base import LocalError
+from antecede.membership.state import Phase
+from antecede.protocols.base import LocalError, RemoteError
 
 _EXPECTED = 256
 
@@ -61,29 +65,35 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     me: str
     listen: str | None = None
+    advertise: str | None = None
     store: str | None = None
     sync: bool = True
     own: bool = True
     limit: int = 32 * 1024 * 1024
     """Of each group."""
+    metrics: str | None = None
     remove_after: str | None = None
     heartbeat: str | None = None
     suspect_after: str | None = None
     forget_after: str = "7d"
+    keys: str | None = None
+    secret: str | None = None
+    sign: bool = True
+    network: str = "room"
+    """What keys are for: as `--group` of `antecede keys`. They count in all groups of the processes that have
+    some for the same network."""
     insecure: bool = False
 
 
 def connect(**options: Any) -> Connecting:
     """A process that joins groups which may overlap: `async with connect(me=..., ...) as node`, or
     `node = await connect(...)`. The keywords are those of `NodeSettings`."""
-    if options.keys() & {"keys", "secret"}:
-        raise InputError("keys, secret: processes in several groups do not have them so far")
-    if isinstance(options.get("store"), Path):
-        options["store"] = str(options["store"])
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+    refuse_unknown(options, NodeSettings.__struct_fields__, "connect: ")
     try:
         settings = msgspec.convert(options, NodeSettings)
     except msgspec.ValidationError as error:
-        raise InputError(str(error)) from error
+        raise InputError(str(error)) from None
     return Connecting(Node(settings))
 
 
@@ -114,21 +124,26 @@ class Node:
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
         validate_name(settings.me)
-        Security(self._settings_of("groups", [settings.me]))  # which refuses what others could read
+        self.security = Security(self._settings_of(settings.network, [settings.me]))
         self.clock = MemberClock()
         self.journal: Journal | None = None
         self.joining = asyncio.Lock()
         """A process joins one group at a time."""
         self._core = NodeCore(settings.me, settings.store is not None, settings.own)
+        if self.security.is_on and settings.sign:
+            self._core.use_signatures = self._use_signatures
         self._groups: dict[str, NodeGroup] = {}
         self._log = Log("", settings.me)
         self._counts: Counter[str] = Counter()
         self._admission = Admission(capacity_for(_EXPECTED), [], self._counts)
         self._listener: Listener | None = None
+        self._metrics: Listener | None = None
         self._life = secrets.token_hex(8)
         self._failure: StoreError | None = None
         self._state = "new"
-        self.trunks = Trunks(settings.me, self._dial, self._accept_channel, self._on_trunk_end)
+        self.trunks = Trunks(
+            settings.me, self._dial, self.check_identity, self._accept_channel, self._on_trunk_end
+        )
 
     @property
     def me(self) -> str:
@@ -136,13 +151,13 @@ class Node:
 
     @property
     def address(self) -> str | None:
-        """Where this process listens."""
+        """Where the others reach this process."""
         return self.trunks.at or None
 
     @property
     def groups(self) -> Mapping[str, NodeGroup]:
         """Those that it has joined, by name."""
-        return MappingProxyType(self._groups)
+        return MappingProxyType({name: group for name, group in self._groups.items() if not group.is_resumed})
 
     @property
     def connections(self) -> int:
@@ -189,11 +204,16 @@ class Node:
             )
             self._state = "open"
             try:
-                for group in core.groups.values():
-                    self._begin_life(group)
+                for each in core.groups.values():
+                    self._begin_life(each)
                 await self.driver.durable()
                 await self._listen()
+                await self._resume()
+                if settings.metrics is not None:
+                    self._metrics = await metrics.listen(settings.metrics, self._counts, self._answer)
             except BaseException:
+                for group in list(self._groups.values()):
+                    await group.aclose()
                 await self._stop()
                 raise
         except BaseException:
@@ -207,12 +227,16 @@ class Node:
         if self.settings.listen is None:
             return
         self._listener = Listener(self._admission, self._accept)
-        try:
-            await self._listener.start(*address(self.settings.listen, "listen"))
-        except OSError as error:
-            text = f"listen: cannot listen at {self.settings.listen}: {error.strerror or error}"
-            raise InputError(text) from error
-        self.trunks.at = self._listener.address
+        await self._listener.start("listen", self.settings.listen)
+        self.trunks.at = self.settings.advertise or self._listener.address
+
+    async def _resume(self) -> None:
+        """Go on in the groups that the store knows. Else `join` of one might wait for messages of another one
+        that the program joins afterwards, and others for the end of a stream that the process was leaving."""
+        for name, core in self._core.groups.items():
+            if core.phase == Phase.LEAVING or (core.phase == Phase.MEMBER and core.is_started):
+                group = self._groups[name] = NodeGroup(self, self._settings_of(name, []), None, None)
+                await group.resume()
 
     def _begin_life(self, group: GroupCore) -> None:
         group.step(Opened(self._life, self.clock.now(), max(CHANGING_WIRE)))
@@ -230,8 +254,15 @@ class Node:
             if self.journal is not None:
                 self.journal.close()
 
+    def _answer(self, line: str, *_: object) -> metrics.Answer:
+        """Of an HTTP request of an operator."""
+        groups = [group for group in self._groups.values() if group.state not in ("new", "closed")]
+        return metrics.answer_for_groups(self._state, groups, line)
+
     async def _stop(self) -> None:
         self.deliveries.close()
+        if self._metrics is not None:
+            self._metrics.close()
         if self._listener is not None:
             self._listener.close()
         self._admission.close_all()
@@ -259,15 +290,21 @@ class Node:
 
         `founders`, `contact`, `snapshot` and `restore` are as with `antecede.join`. The state that a newcomer
         starts with is restored after what it is to be given before, in other groups. So `join` waits for
-        that if the application iterates already; if it does not, that is restored when it does.
+        that if the application iterates already; if it does not, that is restored when it does. A process
+        that was started again goes on in the groups of its store at once, so they are joined in any order.
         """
         self._check_open()
-        if group in self._groups:
+        joined = self._groups.get(group)
+        if joined is not None and not joined.is_resumed:
             raise LocalError(f"{self.me} is in group {group}")
         settings = self._settings_of(group, list(founders), contact)
         if not settings.is_changing and group not in self._core.groups:
             raise InputError(f"{group}: name its founders, or a contact in it")
-        joined = self._groups[group] = NodeGroup(self, settings, snapshot, restore)
+        if joined is None:
+            joined = self._groups[group] = NodeGroup(self, settings, snapshot, restore)
+        else:
+            self._groups[group] = self._groups.pop(group)  # in the order in which they are joined
+            joined.take_up(settings, snapshot, restore)
         try:
             await joined._start()
         except BaseException:
@@ -279,6 +316,7 @@ class Node:
         self, group: str, founders: list[str | Member], contact: str | Sequence[str | Member] = ()
     ) -> Settings:
         options = msgspec.structs.asdict(self.settings)
+        del options["network"], options["metrics"]  # which are of the process
         contacts = contact if isinstance(contact, str) else list(contact)
         return Settings.create(
             group=group, protocol=ChangingMultigroup.name, founders=founders, contact=contacts, **options
@@ -295,9 +333,9 @@ class Node:
     def closed(self, group: NodeGroup) -> None:
         self._groups.pop(group.name, None)
 
-    @property
-    def is_joining(self) -> bool:
-        return any(core.is_joining for core in self._core.groups.values())
+    def is_joining_besides(self, group: str) -> bool:
+        """Whether the process has asked to be admitted to a group that is not this one."""
+        return any(core.is_joining for name, core in self._core.groups.items() if name != group)
 
     def deliver_ahead(self) -> None:
         """What a process joins with may follow from what it is to be given in other groups, for which nobody
@@ -328,8 +366,8 @@ class Node:
 
     # Connections
 
-    async def _dial(self, where: str) -> TcpWire:
-        wire = await dial_afresh(where, None, GREETING_SECONDS)
+    async def _dial(self, where: str) -> Wire:
+        wire = await dial_afresh(where, self.security.client, GREETING_SECONDS)
         if not isinstance(wire, TcpWire):
             raise ConnectionRefusedError(f"{where}: processes in several groups are called by TCP")
         return wire
@@ -339,6 +377,8 @@ class Node:
         pending.close = wire.abort
         try:
             async with asyncio.timeout(GREETING_SECONDS):
+                if self.security.server is not None:
+                    await wire.start_tls(self.security.server)
                 trunk = await self.trunks.accept(wire)
             self._admission.authenticated(pending)
             await self.trunks.serve(trunk)
@@ -346,6 +386,22 @@ class Node:
             self._log.warning("a connection is refused: %s", error)
         finally:
             wire.abort()
+
+    def check_identity(self, wire: Wire, name: str) -> Proof | None:
+        """What proves that a process with this name is at the other end; a `RemoteError` if nothing does."""
+        if not self.security.is_on:
+            return None
+        proof = self.security.verify_certificate(wire.info("peercert"))
+        if proof.identity != Identity(self.settings.network, name):
+            raise RemoteError(
+                f"it claims to be {name} of {self.settings.network} and is {proof.identity.name} of "
+                f"{proof.identity.group}"
+            )
+        return proof
+
+    def _use_signatures(self, core: GroupCore) -> None:
+        name_of, partner_name = core.sealing.name_of, core.partner_name
+        core.use_signatures(StreamKeyring(self.security, core.group, self.me, name_of, partner_name))
 
     def _accept_channel(self, channel: ChannelWire, group: str) -> None:
         joined = self._groups.get(group)

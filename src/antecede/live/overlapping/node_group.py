@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from antecede.live.addressing import Addressing
 from antecede.live.changing.attempts import Attempts
 from antecede.live.changing.connections import MemberConnections
+from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.greeting import MemberGreeting
 from antecede.live.changing.group import DynamicGroup, Restore
 from antecede.live.changing.sponsor import Snapshot
 from antecede.live.envelope import Body
@@ -17,7 +19,9 @@ from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.live.overlapping.channels import ChannelWire
 from antecede.live.overlapping.deliveries import GroupIterator, GroupMessage, NodeDeliveries
 from antecede.live.overlapping.group_core import GroupCore
+from antecede.live.overlapping.inspection import GroupInspection
 from antecede.live.requests import Requests
+from antecede.live.security.identity import Security
 from antecede.live.settings import Settings
 from antecede.live.transport.admission import PendingConnection
 from antecede.live.transport.wires import Wire
@@ -39,6 +43,10 @@ class GroupConnections(MemberConnections):
 
     async def _dial(self, where: str) -> Wire:
         return await self.node.trunks.open(where, self._settings.group)
+
+    def _check_identity(self, wire: Wire, name: str, greeting: MemberGreeting | None = None) -> None:
+        """What the process at the other end has shown counts in all groups."""
+        wire.proof = self.node.check_identity(wire, name)
 
     def accept_channel(self, channel: ChannelWire) -> None:
         """Another process has opened a channel for this group."""
@@ -66,8 +74,18 @@ class NodeGroup(DynamicGroup):
     ) -> None:
         self._node = node
         self._beginning: asyncio.Task[None] | None = None
+        self._is_resumed = False
         super().__init__(settings, snapshot, restore, node.clock)
         self._journal, self._driver = node.journal, node.driver
+        self._inspection = GroupInspection(self._core)
+
+    def _create_security(self, settings: Settings) -> Security:
+        """The process has one; without keys, each group says whom it would call without encryption."""
+        security = self._node.security
+        return security if security.is_on else super()._create_security(settings)
+
+    def _use_signatures(self, core: ChangingCore, settings: Settings) -> None:
+        """The process has done that, before it has replayed its log."""
 
     def _create_core(self, settings: Settings) -> GroupCore:
         return self._node.core_of(settings.group)
@@ -78,18 +96,35 @@ class NodeGroup(DynamicGroup):
 
     # Joining
 
+    async def resume(self) -> None:
+        """Be there for the others: this process is a member by its store. Until its program joins the group
+        again, it is asked for no state, and nobody is admitted here."""
+        self._is_resumed = True
+        self._connections = self._create_connections()
+        try:
+            await self._connect()
+        except BaseException:
+            await self._stop()
+            raise
+
+    def take_up(self, settings: Settings, snapshot: Snapshot | None, restore: Restore | None) -> None:
+        """The program joins a group that is resumed."""
+        self.settings, self._restore_state = settings, restore
+        self._connections.take_up(settings)
+        self._sponsor.snapshot = self._encryption.with_offer(snapshot)
+
     async def _start(self) -> None:
         if self._state != "new":
             raise LocalError("a group is joined once")
-        connections = cast("GroupConnections", self._create_connections())
-        self._connections = connections
         try:
-            await self._driver.durable()  # that this is a new life of the process
+            if not self._is_resumed:
+                self._connections = self._create_connections()
+                await self._driver.durable()  # that this is a new life of the process
             await self._open()
         except BaseException:
             await self._stop()
             raise
-        self._state = "open"
+        self._state, self._is_resumed = "open", False
 
     def _create_connections(self) -> MemberConnections:
         connections = GroupConnections(
@@ -106,7 +141,7 @@ class NodeGroup(DynamicGroup):
         connections.node = self._node
         return connections
 
-    async def _open(self) -> None:
+    async def _connect(self) -> None:
         core = self._core
         self._attempts = Attempts(
             core, self._connections, self._driver, self._clock, self._on_step, self._until, self._log
@@ -114,9 +149,14 @@ class NodeGroup(DynamicGroup):
         await self._connections.start()
         if self.settings.founders and not core.members:
             await self._attempts.found(self.settings.first_members())
-        self._deliveries = self._node.deliveries
         self._begin_ticking()
         self._watch.begin()
+
+    async def _open(self) -> None:
+        core = self._core
+        if not self._is_resumed:
+            await self._connect()
+        self._deliveries = self._node.deliveries
         if core.phase == Phase.LEAVING:
             await self._until(lambda: core.phase != Phase.LEAVING)  # it had asked for that before
         if core.phase != Phase.MEMBER:
@@ -145,17 +185,26 @@ class NodeGroup(DynamicGroup):
         self._problems.begin("returning", "returning", self.me, text)
         self._notify("returning", self.me, text)
         self._attempts.wants_history = False
-        async with self._node.joining:
-            await self._attempts.join(self._contacts())
+        await self._join_again()
         await self._begin()
         self._problems.end("returning")
         self._on_step()
+
+    async def _join_again(self) -> None:
+        """Not while another group is joined, also one whose join a restart has interrupted: the program goes
+        on with that."""
+        others, asked = self._node.is_joining_besides, False
+        while not asked:
+            await self._until(lambda: not others(self.name))
+            async with self._node.joining:
+                if asked := not others(self.name):
+                    await self._attempts.join(self._contacts())
 
     # Closing
 
     async def aclose(self) -> None:
         """Stop taking part. In the store the process is still a member, and goes on when it joins again."""
-        if self._state == "new" or self._has_left:
+        if self._has_left or (self._state == "new" and not self._is_resumed):
             return
         self._state, self._has_left = "closed", True
         if self._journal is None and self._failure is None:
@@ -205,6 +254,11 @@ class NodeGroup(DynamicGroup):
     # What the node calls
 
     @property
+    def is_resumed(self) -> bool:
+        """Whether it goes on by the store, and the program has not joined it again."""
+        return self._is_resumed
+
+    @property
     def is_reachable(self) -> bool:
         return hasattr(self, "_connections") and not self._has_left
 
@@ -243,6 +297,6 @@ class NodeGroup(DynamicGroup):
         self._on_advance(ready)
 
     def _on_tick(self) -> None:
-        if not self._node.deliveries.has_begun and self._node.is_joining:
+        if not self._node.deliveries.has_begun and self._node.is_joining_besides(""):
             self._node.deliver_ahead()
         super()._on_tick()

@@ -384,18 +384,18 @@ def identity_of_uris(uris: Iterable[str]) -> Identity:
 def _refuse_insecure(settings: Settings) -> None:
     if settings.insecure:
         return
-    for what in ("listen", "web"):
+    for what in ("listen", "advertise", "web"):
         where = getattr(settings, what)
         if where is not None and not _is_loopback(where):
             raise InputError(
                 f"{what}: {where} is open to others and nothing is encrypted; give keys or a secret, or set "
-                "insecure = true"
+                "`insecure` to true"
             )
     for what, member in settings.called():
         if member.at is not None and not _is_loopback(member.at):
             raise InputError(
                 f"{what}: {member.name} at {member.at} would be reached without encryption; give keys or a "
-                "secret, or set insecure = true"
+                "secret, or set `insecure` to true"
             )
 
 

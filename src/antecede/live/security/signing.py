@@ -42,11 +42,19 @@ class Keyring:
         """The serial numbers of the certificates of each key."""
         self._positions: dict[tuple[str, bytes], int] = {}
         """Of the certificates of keys."""
-        self.certificates: list[bytes] = []
-        """In DER, all that are known, in the order in which they came to be."""
+        self._certificates: list[bytes] = []
+        self._own = b""
         self._invalid_signature: Any = require("cryptography.exceptions", "live").InvalidSignature
         self._x509: Any = require("cryptography.x509", "live")
         self._learn_own()
+
+    @property
+    def certificates(self) -> list[bytes]:
+        """In DER, all that are known, in the order in which they came to be. This member's own is among them
+        as soon as it is renewed: whoever sees no other than a revoked one refuses this member."""
+        if self._own is not self._security.signing_certificate:
+            self._learn_own()
+        return self._certificates
 
     def _context_of(self, group: str) -> bytes:
         """What precedes all that is signed, so that it counts in this group only."""
@@ -63,15 +71,16 @@ class Keyring:
             raise RemoteError(f"a signing certificate of {name}, who is not in this group")
 
     def _learn_own(self) -> None:
+        self._own = self._security.signing_certificate
         try:
-            self.learn(self._security.signing_certificate)
+            self.learn(self._own)
         except RemoteError:
             # Others will refuse it, and this member has been warned; it starts nevertheless.
-            self._add(self._me, self._security.signing_key.public_key(), self._security.signing_certificate)
+            self._add(self._me, self._security.signing_key.public_key(), self._own)
 
     def learn(self, certificate: bytes, trusted: bool = False) -> bool:
         """A certificate has arrived; whether that is news. A `RemoteError` if it proves nothing."""
-        if certificate in self.certificates:
+        if certificate in self._certificates:
             return False
         if len(certificate) > MAX_CERTIFICATE_BYTES:
             raise RemoteError(f"a certificate of {len(certificate)} bytes; {MAX_CERTIFICATE_BYTES} at most")
@@ -85,11 +94,11 @@ class Keyring:
         self._serials.setdefault((name, raw), set()).add(self._serial_of(certificate))
         if (position := self._positions.get((name, raw))) is not None:
             # With a shared secret each start issues a certificate for the same key: only the latest is kept.
-            self.certificates[position] = certificate
+            self._certificates[position] = certificate
             return
-        self._positions[name, raw] = len(self.certificates)
+        self._positions[name, raw] = len(self._certificates)
         self._keys.setdefault(name, {})[raw] = key
-        self.certificates.append(certificate)
+        self._certificates.append(certificate)
 
     def _serial_of(self, certificate: bytes) -> str:
         return f"{self._x509.load_der_x509_certificate(certificate).serial_number:x}"
@@ -98,7 +107,7 @@ class Keyring:
         """Raise if a partner shows certificates of its own, and none of them is valid now."""
         reason: RemoteError | None = None
         for certificate in certificates:
-            is_known = certificate in self.certificates
+            is_known = certificate in self._certificates
             try:
                 holder, _ = self._security.verify_signing_certificate(certificate, is_known, is_current=False)
             except RemoteError:
@@ -113,7 +122,7 @@ class Keyring:
             raise reason
 
     def sign(self, statement: bytes) -> bytes:
-        if self._security.signing_certificate not in self.certificates:
+        if self._own is not self._security.signing_certificate:
             self._learn_own()  # it was renewed
         signature: bytes = self._security.signing_key.sign(self._context + statement)
         return signature
@@ -189,4 +198,4 @@ class StreamKeyring(Keyring):
         if name != self._me:
             for raw in self._keys.pop(name, {}):
                 self._serials.pop((name, raw), None)
-                self.certificates[self._positions.pop((name, raw))] = b""
+                self._certificates[self._positions.pop((name, raw))] = b""

@@ -120,9 +120,9 @@ class FileDisk:
             raise InputError(f"store: {error.filename}: {error.strerror}") from error
         try:
             _lock_function()(lock)
-        except OSError as error:
+        except OSError:
             os.close(lock)
-            raise InputError(f"{self.path} is in use by another process") from error
+            raise InputError(f"{self.path} is in use by another process") from None
         self._lock = lock
 
     def names(self) -> list[str]:

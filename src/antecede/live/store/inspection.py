@@ -14,13 +14,16 @@ import msgspec
 from antecede.causality import BitWindow, MessageId
 from antecede.errors import AntecedeError, InputError
 from antecede.live.changing.core import ChangingCore
+from antecede.live.changing.phone import PhoneCore
+from antecede.live.changing.protocols import WITH_PHONES
 from antecede.live.changing.recovery import restore as restore_changing
+from antecede.live.changing.super_peer import SuperPeerCore
 from antecede.live.changing.undelivered import accepted_messages, held_messages
 from antecede.live.core import Core
 from antecede.live.envelope import decode_body, unwrap
 from antecede.live.events import Broadcast, Cursor
 from antecede.live.recovery import CoreState, restore
-from antecede.live.settings import Member, Roster
+from antecede.live.settings import Roster
 from antecede.live.store.disk import Disk, ViewedFiles
 from antecede.live.store.reader import (
     CURSOR,
@@ -67,6 +70,14 @@ class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """It was received, and waits for a cause."""
     verified: bool = True
     """Whether the checksums of the record that it is in, and of all before, are right."""
+
+
+def _changing_core(identity: dict[str, Any]) -> ChangingCore:
+    """The core that writes a store like this, of a group whose members come and go."""
+    protocol, name = identity["protocol"], identity["member"]
+    if protocol not in WITH_PHONES:
+        return ChangingCore(CHANGING[protocol], name)
+    return (PhoneCore if identity.get("phone") else SuperPeerCore)(WITH_PHONES[protocol], name)
 
 
 class StoreInspection:
@@ -127,7 +138,7 @@ class StoreInspection:
         identity = self.contents.checkpoint.identity
         try:
             if self.is_changing:
-                changing = ChangingCore(CHANGING[identity["protocol"]], identity["member"])
+                changing = _changing_core(identity)
                 changing.files = ViewedFiles(self._disk)
                 restore_changing(changing, saved)
                 return changing
@@ -153,7 +164,7 @@ class StoreInspection:
 
     @staticmethod
     def _roster(identity: dict[str, Any]) -> Roster:
-        return Roster.create(identity["protocol"], [Member.parse(line) for line in identity["members"]])
+        return Roster.of_lines(identity["protocol"], identity["members"])
 
     def accepted(self) -> Iterator[StoredMessage]:
         """This member's own messages that may not be delivered everywhere, in order, as far as they can be

@@ -38,6 +38,7 @@ from antecede.live.store.reader import (
     read_store,
 )
 from antecede.live.store.records import (
+    LATER_IDENTITY,
     MEMBERS_CHANGE,
     NO_DIGEST,
     Checkpoint,
@@ -315,8 +316,23 @@ def _bad_cursor(disk: Disk) -> str:
 
 def _validate_identity(disk: Disk, stored: dict[str, Any], identity: dict[str, Any]) -> None:
     for name, value in identity.items():
-        if stored.get(name) != value:
-            raise InputError(
-                f"{disk.path} is the store of another {name}: {stored.get(name)}, not {value}; "
-                "give this member a store of its own"
-            )
+        before = stored.get(name, LATER_IDENTITY.get(name))
+        if before != value:
+            raise InputError(f"{disk.path} {_describe_other(name, before, value)}")
+
+
+def _describe_other(name: str, before: Any, value: Any) -> str:
+    """What a store is of, and what to do about it."""
+    own = "give this member a store of its own"
+    if name != "members":
+        return f"is the store of another {name}: {before}, not {value}; {own}"
+    if not isinstance(before, list):
+        return f"belongs to a group whose members come and go, not to one with a fixed list; {own}"
+    *others, last = map(str, before)
+    names = f"{', '.join(others)} and {last}" if others else last
+    if not isinstance(value, list):
+        return f"belongs to a group with the fixed list {names}, not to one whose members come and go; {own}"
+    return (
+        f"belongs to the group of {names}; a fixed list of members cannot change: see 'members that come and "
+        "go' in docs/live.md, or start over with new stores at every member"
+    )

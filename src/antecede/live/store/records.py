@@ -25,6 +25,8 @@ MAGIC = b"antecede store %d\n"
 """How a checkpoint file begins, with the version."""
 MEMBERS_CHANGE = "they change"
 """What the identity of a store says of the members of a group that they may join and leave."""
+LATER_IDENTITY = {"encryption": "none"}
+"""What the identity of a store means that does not say it."""
 NO_DIGEST = bytes(16)
 _MARKER = b"\xa7rec"
 _HEADER = struct.Struct("<4sIQ16s")

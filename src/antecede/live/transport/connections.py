@@ -39,12 +39,14 @@ from antecede.live.transport.connection import Connection
 from antecede.live.transport.frames import (
     Greeting,
     Refusal,
+    RefusedError,
     decode,
     encode,
 )
 from antecede.live.transport.handshake import Handshake
 from antecede.live.transport.links import Links
 from antecede.live.transport.listener import Listener, Serve
+from antecede.live.transport.reachability import NO_GREETING, Unreached, describe
 from antecede.live.transport.wires import FaultyWire, TcpWire, WebWire, Wire, dial
 from antecede.protocols.base import RemoteError, Span
 
@@ -79,6 +81,7 @@ class Connections:
         self._stepped, self._notify, self._heard, self._counts = stepped, notify, heard, counts
         self._suspicions = suspicions
         self._log = Log(settings.group, settings.me)
+        self._unreached = Unreached(self._log)
         self._links = Links(core, counts)
         self.by_peer = {
             peer: Connection(link, roster.members[peer].name, roster.members[peer].at)
@@ -121,10 +124,7 @@ class Connections:
 
     async def _listen(self, setting: str, where: str, serve: Serve) -> Listener:
         listener = Listener(self.admission, serve)
-        try:
-            await listener.start(*address(where, setting))
-        except OSError as error:
-            raise InputError(f"{setting}: cannot listen at {where}: {error.strerror or error}") from error
+        await listener.start(setting, where)
         self._listeners.append(listener)
         return listener
 
@@ -205,15 +205,22 @@ class Connections:
 
     async def _dial(self, connection: Connection) -> bool:
         """Connect to a partner and serve the connection; whether it was up for a while."""
+        self._unreached.calling(connection.name)
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
                 wire = await dial(connection.target or "", self._security.client)
         except (OSError, TimeoutError) as error:
-            connection.reason = f"cannot be reached at {connection.target}: {_describe(error)}"
+            connection.reason = f"cannot be reached at {connection.target}: {describe(error)}"
             if isinstance(error, ssl.SSLError):
-                self._refuse(connection.name, f"{connection.target}: {_describe(error)}", "tls")
+                self._report_refusal(connection.name, f"{connection.target}: {describe(error)}", "tls")
+            else:
+                self._report_unreached(connection, describe(error))
             return False
         return await self._handshake_and_serve(wire, connection)
+
+    def _report_unreached(self, connection: Connection, reason: str) -> None:
+        if connection.wire is None and not self._is_offline:
+            self._unreached.failed(connection.name, connection.target or "", reason)
 
     async def _accept_tcp(self, connected: socket.socket, pending: PendingConnection) -> None:
         await self._accept(await TcpWire.accept(connected), pending)
@@ -221,9 +228,10 @@ class Connections:
     async def _accept_web(self, connection: Any, pending: PendingConnection) -> None:
         await self._accept(WebWire(connection), pending)
 
-    def _refuse(self, who: str, reason: str, stage: str) -> None:
+    def _report_refusal(self, who: str, reason: str, stage: str, by: RefusedError | None = None) -> None:
+        """Somebody is refused here, or refuses this member with the error `by`."""
         self._counts[f"rejected {stage}"] += 1
-        reason = reason[:_MAX_REASON]
+        reason = reason[:_MAX_REASON] if by is None else by.by(who, self._settings.me)
         # Whoever is refused tries again, so it is logged once a minute.
         key = (who.rpartition(":")[0] or who, reason)
         if time.monotonic() - self._logged.get(key, -math.inf) > _REPEAT_LOG_SECONDS:
@@ -232,7 +240,8 @@ class Connections:
             self._logged[key] = time.monotonic()
             if who not in self._roster.names and not self._stranger_log.admit():
                 return
-            self._log.warning("refused %s: %s", who, reason, extra={"peer": who})
+            text = f"refused {who}: {reason}" if by is None else reason
+            self._log.warning("%s", text, extra={"peer": who})
         self._notify("refused", who, reason)
 
     async def _accept(self, wire: Wire, pending: PendingConnection) -> None:
@@ -271,14 +280,17 @@ class Connections:
             await self._serve(wire, connection, greeting, dialled is not None)
         except (ConnectionError, TimeoutError, AntecedeError, OSError) as error:
             if dialled is not None:
-                dialled.reason = _describe(error)
+                dialled.reason = describe(error)
             if isinstance(error, AntecedeError | ssl.SSLError):
                 stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if has_greeted else "greeting"
                 # What a stranger does in the name of a member is not the member's doing.
                 is_proven = wire.proof is not None or not self._security.is_on
                 if dialled is None and is_proven and claimed in self._roster.names:
                     who = claimed
-                self._refuse(who, _describe(error), stage)
+                by = error if isinstance(error, RefusedError) else None
+                self._report_refusal(who, describe(error), stage, by)
+            elif dialled is not None and not has_greeted:
+                self._report_unreached(dialled, _without_greeting(error))
             return False
         finally:
             wire.abort()
@@ -294,6 +306,7 @@ class Connections:
             connection.wire.abort()
         connection.open(wire)
         connection.link.open(greeting, time.monotonic(), by_lesser_name)
+        self._unreached.reached(connection.name)
         self._log.info("connected to %s", connection.name, extra={"peer": connection.name})
         self._counts["connections"] += 1
         self._notify("joined", connection.name, "")
@@ -303,7 +316,10 @@ class Connections:
         try:
             await self._read(wire, connection)
         except (ConnectionError, TimeoutError, OSError) as error:
-            reason = connection.reason or _describe(error)
+            reason = connection.reason or describe(error)
+        except RefusedError as error:
+            reason = str(error)
+            raise
         except RemoteError as error:
             reason = f"it violated the protocol: {error}"
             with contextlib.suppress(OSError, TimeoutError):
@@ -399,7 +415,7 @@ class Connections:
         for liar in self._core.equivocators.keys() - self._liars:
             self._liars.add(liar)
             name = self._roster.names[liar]
-            self._refuse(name, "it has signed different messages under the same ids", "equivocation")
+            self._report_refusal(name, "it has signed different messages under the same ids", "equivocation")
 
     def _check_proofs(self) -> None:
         """Cut off whoever is revoked by now, or has shown what has expired since."""
@@ -414,7 +430,7 @@ class Connections:
                     self._spawn(self._cut_off(connection, wire, str(error)))
 
     async def _cut_off(self, connection: Connection, wire: Wire, reason: str) -> None:
-        self._refuse(connection.name, reason, "expired or revoked")
+        self._report_refusal(connection.name, reason, "expired or revoked")
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await wire.write([encode(Refusal(reason))])
@@ -426,13 +442,6 @@ def _peer_address(name: Any) -> str:
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "an unknown address"
 
 
-def _describe(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLError):
-        if error.reason == "WRONG_VERSION_NUMBER":
-            return "it speaks without encryption, and this member has keys"
-        detail = getattr(error, "verify_message", "")
-        reason = (error.reason or str(error)).lower().replace("_", " ")
-        return f"{reason}: {detail}" if detail else reason
-    if isinstance(error, TimeoutError):
-        return "it did not answer"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _without_greeting(error: BaseException) -> str:
+    """Why there is no connection to somebody that was reached."""
+    return NO_GREETING if isinstance(error, TimeoutError) else f"{NO_GREETING}: {describe(error)}"

@@ -9,7 +9,7 @@ other's packets it has, so that the other resumes there. A `Refusal` gives the r
 `Packets` under consecutive numbers, an `Ack` for what is durable at the receiver, a `Nack` for a gap, a
 `Pause` for what the receiver has no room for;
 `Progress` reports what members have delivered; a `RepairRequest` asks for lost messages, and a
-`RepairReply` brings them.
+`RepairReply` brings them. In a subgroup on real time members compare their clocks by `ClockProbe`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from antecede.protocols.base import RemoteError
 
 MAX_BYTES = 1 << 24
 """The longest frame. A longer one is refused before it is read."""
+MAX_REASON = 500
+"""Characters of a partner's reason that are shown."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -63,6 +65,18 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=1):
     reason: str
+
+
+class RefusedError(RemoteError):
+    """The other side refuses this member. `reason` is in its words, in which "it" is this member."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason[:MAX_REASON]
+        super().__init__(f"it refuses this member: {self.reason}")
+
+    def by(self, who: str, me: str) -> str:
+        """The same with both names."""
+        return f"{who} refuses {me}: {self.reason}"
 
 
 class Packets(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -132,6 +146,19 @@ class Pause(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """Send no packets until a `Nack` says from which on: too much waits here for causes, or to be read."""
 
 
+class ClockProbe(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """In a subgroup on real time: the speaker's clock, in nanoseconds. The answer is a `ClockReading`."""
+
+    sent: int
+
+
+class ClockReading(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """What a `ClockProbe` said, and the clock of whom it was sent to when it arrived."""
+
+    sent: int
+    arrived: int
+
+
 Frame = (
     Greeting
     | Refusal
@@ -145,6 +172,8 @@ Frame = (
     | Certificates
     | Evidence
     | Pause
+    | ClockProbe
+    | ClockReading
 )
 
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
@@ -169,6 +198,8 @@ def read_length(head: bytes, longest: int = MAX_BYTES) -> int:
     (size,) = _LENGTH.unpack(head)
     if head[:2] == b"\x16\x03":
         raise RemoteError("it speaks TLS, and this member has no keys")
+    if size > longest and head.isascii() and head.decode().isprintable():
+        raise RemoteError(f"it sends text ('{head.decode()}...'), so it is not a member")
     if size > longest:
         raise RemoteError(f"a frame of {size} bytes; the longest is {longest}")
     return int(size)

@@ -65,9 +65,9 @@ class Greeter:
         if greatest_shared(versions, greeting.spoken) is None:
             raise RemoteError(describe_unshared(me, versions, greeting.me, greeting.spoken))
         if greeting.group != group:
-            raise RemoteError(f"it is of group '{greeting.group}', {me} of '{group}'")
+            raise RemoteError(describe_other_group(greeting.group, me, group))
         if greeting.protocol != self._roster.protocol.name:
-            raise RemoteError(f"it uses protocol {greeting.protocol}, {me} uses {self._roster.protocol.name}")
+            raise RemoteError(describe_other_protocol(greeting.protocol, me, self._roster.protocol.name))
         if greeting.signed != (self._core.seals is not None):
             whose, other = ("it", me) if greeting.signed else (me, "it")
             raise RemoteError(
@@ -78,7 +78,7 @@ class Greeter:
                 raise RemoteError("it lists the members in another order; docs/wire.md says which")
             more = ", ".join(sorted(set(greeting.members) - set(mine))) or "nobody else"
             less = ", ".join(sorted(set(mine) - set(greeting.members))) or "nobody else"
-            raise RemoteError(f"it lists other members: {more} there, {less} at {me}")
+            raise RemoteError(f"it lists other members: {more} there, {less} at {me}; list the same at both")
         if greeting.you != me:
             raise RemoteError(f"it calls {greeting.you}, this is {me}")
         peer = self._names.index(greeting.me) if greeting.me in self._names else -1
@@ -94,18 +94,23 @@ class Greeter:
             raise RemoteError("its greeting names no life of its sender")
         if max(len(greeting.lineage), len(greeting.known)) > MAX_LIVES:
             raise RemoteError(f"its greeting lists more than {MAX_LIVES} lives")
+        self._check_late(peer, greeting)
         known = self._core.partner_lineages.get(peer, [])
-        if is_earlier(greeting.lineage, known):
-            raise StaleGreetingError(_copy_text(greeting))
-        if self._is_overtaken(peer, greeting):
-            raise StaleGreetingError
         for name, lineage, remembered in (
             (greeting.me, greeting.lineage, known),
             (self._settings.me, self._core.lineage, greeting.known),
         ):
             if (common := forked_at(lineage, remembered)) is not None:
-                raise ForkError(fork_text(name, common))
+                is_connected = name == greeting.me and peer in self._core.stability.connected
+                raise ForkError(fork_text(name, common, is_connected))
         self._check_received(peer, greeting, is_new_life=not known or greeting.lineage[-1] != known[-1])
+
+    def _check_late(self, peer: int, greeting: Greeting) -> None:
+        """Raise a `StaleGreetingError` if its sender has greeted again since."""
+        if is_earlier(greeting.lineage, self._core.partner_lineages.get(peer, [])):
+            raise StaleGreetingError(_copy_text(greeting))
+        if greeting.lineage and self._is_overtaken(peer, greeting):
+            raise StaleGreetingError
 
     def _is_overtaken(self, peer: int, greeting: Greeting) -> bool:
         life, attempt = self._latest.get(peer, (None, 0))
@@ -137,16 +142,28 @@ def check_honest(core: Core, names: list[str], peer: int) -> None:
     """Raise a `RemoteError` if it is proven that a member has lied."""
     if (proof := core.equivocators.get(peer)) is not None:
         where = f"{names[peer]}:{proof[-1].first}"
-        raise RemoteError(
-            f"{names[peer]} has signed different messages under the same ids, from {where} on: it is refused"
-        )
+        raise RemoteError(f"{names[peer]} has signed different messages under the same ids, from {where} on")
 
 
-def fork_text(name: str, common: int) -> str:
+def describe_other_group(theirs: str, me: str, mine: str) -> str:
+    return f"it is of group '{theirs}', {me} of '{mine}': set `group` alike"
+
+
+def describe_other_protocol(theirs: str, me: str, mine: str) -> str:
+    return f"it uses protocol {theirs}, {me} uses {mine}: set `protocol` alike"
+
+
+_RESTART = "start the whole group again, with new stores at every member"
+
+
+def fork_text(name: str, common: int, is_connected: bool = False) -> str:
+    """Why a member is refused that has not the store that it had. `is_connected` if a process with its name
+    has a connection."""
     if not common:
+        twice = f"another process is connected as {name}: stop one of them, or else " if is_connected else ""
         return (
-            f"{name} has another store than before: what it had acknowledged is lost; "
-            "restore its store, or restart the whole group"
+            f"{name} has another store than before, so what it had acknowledged is lost; "
+            f"{twice}restore its store, or {_RESTART}"
         )
     return (
         f"{name} has an older store than before: its messages after {name}:{common} exist in two versions; "
@@ -166,5 +183,5 @@ def _older_text(name: str, lineage: list[Incarnation]) -> str:
     after = f" after {name}:{lineage[-1].broadcasts}" if lineage else ""
     return (
         f"{name} has an older store than before: some of what it had sent or acknowledged{after} is lost; "
-        "restore the latest one, or restart the whole group"
+        f"restore the latest one, or {_RESTART}"
     )

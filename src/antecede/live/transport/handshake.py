@@ -8,7 +8,7 @@ from antecede.live.clock import Clock
 from antecede.live.core import Core
 from antecede.live.security.identity import Identity, Proof, Security
 from antecede.live.settings import Roster, Settings
-from antecede.live.transport.frames import MAX_BYTES, Greeting, Refusal, decode, encode
+from antecede.live.transport.frames import MAX_BYTES, Greeting, Refusal, RefusedError, decode, encode
 from antecede.live.transport.greeter import Greeter, StaleGreetingError
 from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
@@ -51,7 +51,7 @@ class Handshake:
             await wire.write([encode(self._greeter.compose(called, self._security.token))])
         greeting = decode(await wire.read())
         if isinstance(greeting, Refusal):
-            raise RemoteError(f"it refuses: {greeting.reason[:500]}")
+            raise RefusedError(greeting.reason)
         if not isinstance(greeting, Greeting):
             await wire.write([encode(Refusal("its first frame is not a greeting"))])
             raise RemoteError("its first frame is not a greeting")
@@ -63,7 +63,7 @@ class Handshake:
             # Authentication comes first: a stranger learns nothing about the group.
             self._authenticate(wire, greeting, called)
             peer = self._greeter.find_partner(greeting, called)
-            if called is None and isinstance(wire, WebWire) and peer not in self._core.stability.leaves:
+            if called is None and isinstance(wire, WebWire) and peer not in self._core.stability.behind:
                 raise RemoteError(
                     f"{greeting.me} is not behind {self._settings.me}: WebSockets are only for those members"
                 )

@@ -46,6 +46,7 @@ from antecede.live.transport.frames import (
     Pause,
     Progress,
     Refusal,
+    RefusedError,
     RepairReply,
     RepairRequest,
 )
@@ -107,6 +108,10 @@ class PartnerLink:
             Certificates: self._on_certificates,
             Evidence: self._on_evidence,
         }
+
+    def take(self, kind: type, handler: Callable[[Any, float, int], None]) -> None:
+        """Take frames of another kind, which are refused otherwise."""
+        self._handlers[kind] = handler
 
     def _reset(self, sent: int, now: float) -> None:
         self._sent, self._moved_at = sent, now
@@ -367,7 +372,7 @@ class PartnerLink:
 
     def _on_refusal(self, frame: Refusal, now: float, time: int) -> None:
         # The caller greets first, so it is the last to find something wrong.
-        raise RemoteError(f"it refuses: {frame.reason[:500]}")
+        raise RefusedError(frame.reason)
 
 
 class Links:
@@ -383,7 +388,7 @@ class Links:
 
     def report(self, link: PartnerLink) -> None:
         """Tell a partner what has changed in the matrix clock."""
-        if rows := self._core.stability.changes_since(link.reported, self._turn):
+        if rows := self._core.stability.changes_since(link.peer, link.reported, self._turn):
             link.send(Progress(rows))
 
     def ask_for_held(self, link: PartnerLink, now: int) -> list[Span]:

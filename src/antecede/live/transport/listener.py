@@ -14,7 +14,10 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from antecede.errors import InputError
+from antecede.listening import describe_listen_error
 from antecede.live.operations.logs import LOG
+from antecede.live.settings import address
 from antecede.live.transport.admission import Admission, PendingConnection, source_of
 
 _BACKLOG = 4096
@@ -36,8 +39,18 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_open = False
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen at all addresses of a host; raises `OSError` if one cannot be bound."""
+    async def start(self, setting: str, where: str) -> None:
+        """Listen at all addresses of the host that a setting names."""
+        try:
+            await self._open(*address(where, setting))
+        except (OSError, UnicodeError) as error:
+            reason = describe_listen_error(error)
+            raise InputError(f"{setting}: cannot listen at {where}: {reason}") from None
+        for listening in self._sockets:
+            self._spawn(self._accept(listening))
+        self._spawn(self._sweep())
+
+    async def _open(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
@@ -47,9 +60,6 @@ class Listener:
             self.close()
             raise
         self._is_open = True
-        for listening in self._sockets:
-            self._spawn(self._accept(listening))
-        self._spawn(self._sweep())
 
     @property
     def address(self) -> str:

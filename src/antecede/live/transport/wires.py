@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import socket
 import ssl
@@ -18,9 +19,12 @@ from antecede.units import SECOND, parse_duration, parse_range
 _PACKETS_TAG = encode(Packets(1, []))[1]
 """The second byte of a frame with packets."""
 
+CUT = "fault injection cuts a connection"
+"""The line in a member's log for each."""
 READ_AHEAD = 1 << 17
 """Bytes that are buffered before they are read."""
 _READS_IN_A_ROW = 64
+_log = logging.getLogger("antecede.live")
 
 
 class Wire(Protocol):
@@ -197,7 +201,12 @@ class FaultyWire:
         self._carrier = asyncio.create_task(self._carry())
         if faults.cut_every is not None:
             mean = parse_duration(faults.cut_every) / SECOND
-            asyncio.get_running_loop().call_later(rng.expovariate(1 / mean), inner.abort)
+            asyncio.get_running_loop().call_later(rng.expovariate(1 / mean), self._cut)
+
+    def _cut(self) -> None:
+        if not self._carrier.done():
+            _log.info(CUT)
+            self.abort()
 
     @property
     def max_bytes(self) -> int:

@@ -72,6 +72,8 @@ class ChurnPlan(msgspec.Struct, frozen=True, kw_only=True):
     payload: int = 100
     sync: bool = False
     seed: int = 0
+    phones: int = 0
+    """Processes behind members, with a protocol that has such: phones, or local processes."""
     patience: float = 90.0
     """Seconds that one step, or the end, may take."""
     settings: dict[str, Any] = msgspec.field(
@@ -116,8 +118,7 @@ class ChurnTrial:
         self._began = time.monotonic()
 
     async def run(self) -> ChurnResult:
-        plan = self._plan
-        self._network = create_network(plan.size + _MAX_EXTRA)
+        self._network = create_network(self._most_workers())
         try:
             await self._processes.open()
             try:
@@ -166,12 +167,18 @@ class ChurnTrial:
         for worker in founders:
             await self._until_ready(worker, f"{worker.name} does not begin")
 
-    def _new_worker(self) -> WorkerProcess:
+    def _new_worker(self, is_phone: bool = False) -> WorkerProcess:
         self._names += 1
         worker = self._processes.add(f"w{self._names}")
+        worker.is_phone = is_phone
         worker.place, worker.network = self._network.place(worker.name)
-        self._files.append(churn_judge.KeptFile(worker.folder / "application", worker.author))
+        self._add_file(worker)
         return worker
+
+    def _add_file(self, worker: WorkerProcess) -> None:
+        """Of its disk, which is new."""
+        path = worker.folder / "application"
+        self._files.append(churn_judge.KeptFile(path, worker.author))
 
     async def _start(self, worker: WorkerProcess, founders: list[str] | None = None) -> None:
         plan = self._plan
@@ -185,6 +192,7 @@ class ChurnTrial:
             control=self._processes.control,
             founders=founders or [],
             contacts=worker.contacts,
+            is_phone=worker.is_phone,
             pause=plan.seconds * plan.size / plan.messages,
             payload=plan.payload,
             seed=self._random.getrandbits(32),
@@ -201,12 +209,19 @@ class ChurnTrial:
         chosen = [each for each in others if each.ready.is_set() and each.is_settled] or others
         return [each.contact for each in self._random.sample(chosen, len(chosen))]
 
+    def _most_workers(self) -> int:
+        """How many there may be at a time."""
+        return self._plan.size + _MAX_EXTRA
+
+    def _members(self) -> list[WorkerProcess]:
+        return [each for each in self._workers.values() if not each.is_phone]
+
     def _well(self) -> list[WorkerProcess]:
-        return [each for each in self._workers.values() if each.ready.is_set() and not each.is_down]
+        return [each for each in self._members() if each.ready.is_set() and not each.is_down]
 
     def _present(self) -> list[WorkerProcess]:
         """Those that are members, or will be again."""
-        return [each for each in self._workers.values() if each.has_begun]
+        return [each for each in self._members() if each.has_begun]
 
     def _file_of(self, worker: WorkerProcess) -> churn_judge.KeptFile:
         return next(file for file in self._files if file.author == worker.author)
@@ -285,7 +300,7 @@ class ChurnTrial:
         seen = [each.sees for each in self._well() if each.sees is not None]
         unstable = {label for each in seen for label in each.unstable}
         removed = max((each.removed for each in seen), default=0)
-        unwell = sum(each.is_down or each.is_removed for each in self._workers.values())
+        unwell = sum(each.is_down or each.is_removed for each in self._members())
         settled = sum(
             each.is_settled and each.sees is not None and each.label not in unstable for each in self._well()
         )
@@ -301,7 +316,7 @@ class ChurnTrial:
         elif len(present) > plan.size and kind == "join":
             kind = "leave"
         if kind == "join":
-            if len(self._workers) >= plan.size + _MAX_EXTRA:
+            if len(self._members()) >= plan.size + _MAX_EXTRA:
                 return None
             worker = self._new_worker()
             worker.is_busy = True
@@ -461,7 +476,7 @@ class ChurnTrial:
         await self._within(worker.kill(), f"{worker.name} does not end")
         worker.disk += 1
         worker.has_begun = False
-        self._files.append(churn_judge.KeptFile(worker.folder / "application", worker.author))
+        self._add_file(worker)
         await self._start(worker)
         await self._until_ready(worker, f"{worker.name}, without its disk, is not admitted")
         worker.is_down = False
@@ -496,9 +511,11 @@ class ChurnTrial:
                 f"waiting for equal states, seed {self._plan.seed}", self._changes, self._changes
             )
             statuses = {name: await worker.ask("status") for name, worker in self._workers.items()}
-            labels = sorted(worker.label for worker in self._workers.values())
+            members = {worker.name: worker.label for worker in self._members()}
+            labels = sorted(members.values())
             states = {status["state"] for status in statuses.values()}
-            if len(states) == 1 and all(each["view"] == labels for each in statuses.values()):
+            is_at_rest = len(states) == 1 and not any(each["is_broadcasting"] for each in statuses.values())
+            if is_at_rest and all(statuses[name]["view"] == labels for name in members):
                 break
             if time.monotonic() > deadline:
                 counts = {name: each["messages"] for name, each in statuses.items()}
@@ -535,9 +552,15 @@ class ChurnTrial:
         )
 
 
-async def run(plan: ChurnPlan, folder: Path, trace: Path | None, progress: OnProgress) -> ChurnResult:
+async def run(
+    plan: ChurnPlan,
+    folder: Path,
+    trace: Path | None,
+    progress: OnProgress,
+    kind: type[ChurnTrial] = ChurnTrial,
+) -> ChurnResult:
     folder.mkdir(parents=True, exist_ok=True)
-    return await ChurnTrial(plan, folder.resolve(), trace.resolve() if trace else None, progress).run()
+    return await kind(plan, folder.resolve(), trace.resolve() if trace else None, progress).run()
 
 
 def summary(result: ChurnResult) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class KeptFile(msgspec.Struct):
     is_lost: bool = False
     """Whether the disk was lost, or its process was killed for good."""
     is_member: bool = False
-    """Whether its worker is a member in the end."""
+    """Whether its worker is a member in the end, or behind one."""
 
 
 class ChurnVerdict(msgspec.Struct):

@@ -45,6 +45,8 @@ class WorkerProcess:
         self.disk = 0
         """How many disks it has had."""
         self.place, self.network = "", ""
+        self.is_phone = False
+        """Whether it is behind members, and none itself."""
         self.contacts: list[str] = []
         """Whom it was told to ask to be admitted."""
         self.pid: int | None = None
@@ -150,7 +152,7 @@ class WorkerProcesses:
         self._server: asyncio.Server
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._serving: set[asyncio.StreamWriter] = set()
+        self._serving: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def open(self) -> None:
         self._server = await asyncio.start_unix_server(self._serve, self.control)
@@ -199,7 +201,7 @@ class WorkerProcesses:
             worker.on_end(-1)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving.add(writer)
+        self._serving[writer] = asyncio.current_task()
         worker: WorkerProcess | None = None
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
@@ -220,7 +222,7 @@ class WorkerProcesses:
                     self._news.set()
                 else:
                     worker.hear(update)
-        self._serving.discard(writer)
+        del self._serving[writer]
         writer.close()
 
     async def close(self) -> None:
@@ -236,6 +238,11 @@ class WorkerProcesses:
             self._parent.kill()
         for task in self._tasks:
             task.cancel()
-        for writer in list(self._serving):
+        serving = dict(self._serving)
+        for writer in serving:
             writer.close()
+        if ending := [task for task in serving.values() if task is not None]:
+            await asyncio.wait(
+                ending, timeout=5
+            )  # cancelled by the end of the loop they would be complained of
         self._server.close()

@@ -20,6 +20,7 @@ import logging
 import os
 import random
 import select
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +30,7 @@ import msgspec
 
 from antecede.errors import AntecedeError
 from antecede.live.changing.group import DynamicGroup
+from antecede.live.changing.phone_group import CutOffError, PhoneGroup
 from antecede.live.group import Group
 from antecede.live.joining import join
 from antecede.live.settings import Settings
@@ -39,6 +41,8 @@ _CLONE_NEWNET = 0x4000_0000
 _SLOW_EVERY, _SLOW_SECONDS = 16, 0.005
 """Some messages take a while, so that kills find them in flight."""
 _VIEW_SECONDS = 0.1
+_MOVE_SECONDS = 5.0
+"""How long a move may take: where a phone is to go, somebody may be away."""
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
@@ -54,6 +58,8 @@ class WorkerTask(msgspec.Struct, frozen=True):
     founders: list[str] = []
     """Of the group, if this process is one and begins."""
     contacts: list[str] = []
+    is_phone: bool = False
+    """Whether it is behind one of the contacts, and no member."""
     pause: float = 0.1
     """Seconds between two broadcasts, on average."""
     payload: int = 100
@@ -76,6 +82,8 @@ class Worker:
         self._group: Group | None = None
         self._may_broadcast = asyncio.Event()
         self._may_broadcast.set()
+        self._is_broadcasting = False
+        """Whether a broadcast waits to be accepted."""
         self._seen: dict[str, int] = {}
         """How many changes of each kind this process was told of."""
         self._running: set[asyncio.Task[None]] = set()
@@ -102,11 +110,16 @@ class Worker:
     async def _be_member(self) -> None:
         """As long as this process is a member. If it is removed, it returns by itself."""
         task = self._task
-        who: dict[str, Any] = {"contact": task.contacts} if task.contacts else {"founders": task.founders}
+        who: dict[str, Any] = {"listen": task.listen}
+        if task.is_phone:
+            who = {"super_peers": task.contacts}
+        elif task.contacts:
+            who["contact"] = task.contacts
+        else:
+            who["founders"] = task.founders
         settings = Settings.create(
             group=task.group,
             me=task.name,
-            listen=task.listen,
             store=self._store,
             sync=task.sync,
             insecure=True,
@@ -114,7 +127,8 @@ class Worker:
             **who,
             **task.settings,
         )
-        async with join(settings, snapshot=self._kept.dump, restore=self._kept.load) as group:
+        snapshot = None if task.is_phone else self._kept.dump  # nobody joins at a phone
+        async with join(settings, snapshot=snapshot, restore=self._kept.load) as group:
             self._group = group
             self._kept.note("member", group.me)
             self._report(ready=group.me, at=group.address)
@@ -134,9 +148,15 @@ class Worker:
             while True:
                 await asyncio.sleep(self._random.expovariate(1 / self._task.pause))
                 await self._may_broadcast.wait()
-                identifier, causes = self._kept.intend()
-                await group.broadcast({"id": identifier, "causes": causes, "padding": self._padding})
-                self._kept.accept(identifier)
+                self._is_broadcasting = True
+                try:
+                    identifier, causes = self._kept.intend()
+                    await group.broadcast({"id": identifier, "causes": causes, "padding": self._padding})
+                    self._kept.accept(identifier)
+                except CutOffError:
+                    pass  # it was not broadcast
+                finally:
+                    self._is_broadcasting = False
 
     async def _receive(self, group: Group) -> None:
         count = 0
@@ -161,6 +181,8 @@ class Worker:
             await asyncio.sleep(_VIEW_SECONDS)
 
     def _sees(self, group: Group) -> dict[str, Any] | None:
+        if isinstance(group, PhoneGroup):
+            return {"label": group.me, "view": [], "removing": [], "unstable": [], "removed": 0}
         member = group._core.member if isinstance(group, DynamicGroup) and group._core.members else None
         if member is None or group.state != "open":
             return None
@@ -189,7 +211,7 @@ class Worker:
     async def _carry_out(self, command: dict[str, Any]) -> None:
         try:
             answer = await getattr(self, f"_on_{command['do']}")(**command.get("with", {}))
-        except (AntecedeError, LocalError) as error:
+        except (AntecedeError, LocalError, TimeoutError) as error:
             answer = {"refused": str(error)}
         self._report(answer=command["number"], **(answer or {}))
 
@@ -210,6 +232,19 @@ class Worker:
             raise LocalError(f"{who} is not the only one of its name in the view")
         await group.remove(who)
 
+    async def _on_expel(self, who: str) -> None:
+        group = self._require_group()
+        if not isinstance(group, DynamicGroup):
+            raise LocalError("nobody is behind it")
+        await group.expel(who)
+
+    async def _on_move(self, to: str) -> None:
+        group = self._require_group()
+        if not isinstance(group, PhoneGroup):
+            raise LocalError("it is behind nobody")
+        async with asyncio.timeout(_MOVE_SECONDS):
+            await group.move(to)
+
     async def _on_broadcast(self, may: bool) -> None:
         """Whether to broadcast."""
         (self._may_broadcast.set if may else self._may_broadcast.clear)()
@@ -228,6 +263,7 @@ class Worker:
             "state": hashlib.sha256(json.dumps(self._kept.messages.ranges()).encode()).hexdigest(),
             "messages": len(self._kept.messages),
             "accepted": self._kept.accepted,
+            "is_broadcasting": self._is_broadcasting,
             "view": sorted(group.view.members) if group is not None else [],
             "sees": self._sees(group) if group is not None else None,
             "seen": self._seen,
@@ -264,6 +300,7 @@ def _import_everything() -> None:
 
 def main() -> None:
     """Fork a process for each task on the input, and say when one has ended: both as JSON on the output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all; the supervisor ends them
     _import_everything()
     tasks = os.fdopen(0, "rb", buffering=0)  # `select` must not miss what is buffered
     pids: dict[int, str] = {}

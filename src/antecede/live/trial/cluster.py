@@ -22,7 +22,13 @@ import msgspec
 from antecede.causality import BitWindow
 from antecede.errors import InputError, require
 from antecede.live.settings import FaultInjection, Settings
+from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
+from antecede.live.transport.wires import CUT
+from antecede.units import parse_range
 
+_LONGEST_DELAY, _SKEW = 400_000_000, 60_000_000
+"""What is promised in subgroups on real time, in nanoseconds: more than processes take that share a busy
+machine, when none is killed."""
 OnProgress = Callable[[int, int, int], None]
 """Takes deliveries so far, how many there will be, and kills so far."""
 
@@ -41,10 +47,15 @@ class TrialPlan(msgspec.Struct, frozen=True, kw_only=True):
     loss: float = 0.0
     kill_every: float | None = None
     """Seconds between SIGKILLs."""
+    victims: frozenset[str] = frozenset()
+    """Who is killed; if nobody is named, anybody."""
     cut_every: str | None = None
     super_peers: int = 0
+    """With subgroups: gateways, and everybody else is behind one of them."""
     internal: int = 0
     """Behind each super peer."""
+    levels: int = 1
+    """Of super peers. Those of the lowest level have all the members that are left behind them."""
     sync: bool = True
     security: Literal["none", "tls", "signed"] = "none"
     """Whether links are encrypted by a shared secret, and messages signed too."""
@@ -72,6 +83,8 @@ class ClusterResult(msgspec.Struct):
     """What went wrong, in words."""
     seconds: float
     kills: int
+    cuts: int
+    """Of connections, at both of their ends."""
     store_bytes: int
 
 
@@ -79,19 +92,14 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
     """The settings of every member, at free ports of this machine."""
     # Members read relative paths as relative to their configuration.
     folder, trace = folder.resolve(), trace.resolve() if trace else None
-    supers = [f"super{number}" for number in range(plan.super_peers)]
-    inside = {relay: [f"{relay}-phone{number}" for number in range(plan.internal)] for relay in supers}
-    phones = [phone for behind_one in inside.values() for phone in behind_one]
-    others = plan.size - len(supers) - len(phones)
+    if plan.protocol in WITH_SUBGROUPS:
+        return _configure_subgroups(plan, folder, trace)
     if plan.size < 2:
         raise InputError("a cluster has at least two members")
-    if others < 0:
-        raise InputError(
-            f"{len(supers)} super peers and {len(phones)} internal peers are more than {plan.size} members"
-        )
-    names = [*supers, *phones, *(f"peer{number:0{len(str(others))}}" for number in range(others))]
-    behind = {phone: relay for relay, behind_one in inside.items() for phone in behind_one}
-    ports = _free_ports(2 * plan.size)
+    names, behind = _arrange(plan) if plan.levels == 1 else _arrange_levels(plan)
+    supers = {*behind.values()} or {*names[: plan.super_peers]}
+    phones = behind.keys() - supers
+    ports = free_ports(2 * plan.size)
     at = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=False)}
     web = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports[plan.size :], strict=False)}
     secret = folder / "secret"
@@ -103,7 +111,7 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
         peers = [
             {
                 "name": name,
-                "at": None if name in behind else f"{scheme}://{web[name]}" if me in behind else at[name],
+                "at": None if name in phones else f"{scheme}://{web[name]}" if me in phones else at[name],
                 "behind": behind.get(name),
             }
             for name in names
@@ -116,7 +124,7 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
                 peers=peers,
                 protocol=plan.protocol,
                 behind=behind.get(me),
-                listen=None if me in behind else at[me],
+                listen=None if me in phones else at[me],
                 web=web[me] if me in supers else None,
                 store=str(folder / f"{me}-store"),
                 sync=plan.sync,
@@ -131,7 +139,77 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
     return settings
 
 
-def _free_ports(count: int) -> list[int]:
+def _arrange(plan: TrialPlan) -> tuple[list[str], dict[str, str]]:
+    """All names, and who is behind whom: super peers, the phones of each, and others."""
+    supers = [f"super{number}" for number in range(plan.super_peers)]
+    behind = {f"{relay}-phone{number}": relay for relay in supers for number in range(plan.internal)}
+    others = plan.size - len(supers) - len(behind)
+    if others < 0:
+        raise InputError(
+            f"{len(supers)} super peers and {len(behind)} internal peers are more than {plan.size} members"
+        )
+    return [*supers, *behind, *(f"peer{number:0{len(str(others))}}" for number in range(others))], behind
+
+
+def _arrange_levels(plan: TrialPlan) -> tuple[list[str], dict[str, str]]:
+    """The same with super peers behind super peers."""
+    lowest = [f"super{number}" for number in range(plan.super_peers)]
+    names, behind = list(lowest), dict[str, str]()
+    for _ in range(plan.levels - 1):
+        below = {f"{relay}-{number}": relay for relay in lowest for number in range(plan.internal)}
+        lowest = list(below)
+        names += lowest
+        behind |= below
+    left = plan.size - len(names)
+    if left < 1 or not lowest:
+        raise InputError(
+            f"{plan.levels} levels of super peers are {len(names)}, with {plan.size} members in all"
+        )
+    for number in range(left):
+        relay = lowest[number % len(lowest)]
+        names.append(f"{relay}-phone{number // len(lowest)}")
+        behind[names[-1]] = relay
+    return names, behind
+
+
+def _configure_subgroups(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Settings]:
+    """Subgroups on real, linear and vector clocks in turn; clocks that differ by as much as is promised."""
+    if not 1 <= plan.super_peers <= plan.size:
+        raise InputError(f"{plan.super_peers} gateways in a group of {plan.size}")
+    gateways = [f"site{number}" for number in range(plan.super_peers)]
+    behind = {
+        f"{gateways[number % len(gateways)]}-local{number // len(gateways)}": gateways[number % len(gateways)]
+        for number in range(plan.size - len(gateways))
+    }
+    names = [*gateways, *behind]
+    at = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(plan.size), strict=True)}
+    longest = max(_LONGEST_DELAY, 2 * parse_range(plan.delay)[1])
+    clocks = [f"real {longest}ns {_SKEW}ns", "linear", "vector"]
+    settings = []
+    for rank, me in enumerate(names):
+        peers = [{"name": name, "at": at[name], "behind": behind.get(name)} for name in names if name != me]
+        ahead = f"{'-' if me in behind else ''}{_SKEW // 2}ns"
+        settings.append(
+            Settings.create(
+                group=f"trial {plan.seed}",
+                me=me,
+                peers=peers,
+                protocol=plan.protocol,
+                behind=behind.get(me),
+                subgroups={name: clocks[number % len(clocks)] for number, name in enumerate(gateways)},
+                listen=at[me],
+                store=str(folder / f"{me}-store"),
+                sync=plan.sync,
+                limit=plan.limit,
+                trace=str(trace) if trace else None,
+                faults=FaultInjection(plan.delay, plan.loss, plan.cut_every, rank, ahead),
+            )
+        )
+    settings[0].roster()
+    return settings
+
+
+def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -160,6 +238,10 @@ class MemberProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._read_until = 0
         self.kills = 0
+        self.is_up = False
+        """Whether its application has begun since the process was started last."""
+        self._was_up = True
+        """The same of the process before, when that was killed."""
         self.accepted = 0
         """How many messages it has broadcast: by what returned, or as restored when it started again."""
         self.seen: dict[str, BitWindow] = {}
@@ -179,6 +261,7 @@ class MemberProcess:
 
     async def kill(self) -> None:
         """By SIGKILL."""
+        self._was_up, self.is_up = self.is_up, False
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -189,6 +272,12 @@ class MemberProcess:
             self._process.send_signal(signal.SIGTERM)
             await self._process.wait()
         self._log.close()
+
+    @property
+    def may_be_killed(self) -> bool:
+        """A process may be killed before it is up, but not twice in a row: on a busy machine none would ever
+        be."""
+        return self.is_up or self._was_up
 
     @property
     def ended_badly(self) -> bool:
@@ -206,6 +295,7 @@ class MemberProcess:
         for line in data[:complete].decode().splitlines():
             kind, *rest = line.split()
             if kind in "s+":
+                self.is_up = True
                 self.accepted = max(self.accepted, int(rest[0]))
             else:
                 self._on_delivered(rest[0], int(rest[1]), kind == "r")
@@ -219,6 +309,10 @@ class MemberProcess:
         else:
             self.faults.append(f"{origin}:{seq} was delivered twice at {self.name}")
         self._last = (origin, seq)
+
+    def cuts(self) -> int:
+        """How many connections of its own it has cut."""
+        return Path(self._log.name).read_text(errors="replace").count(CUT)
 
     def tail_of_log(self) -> str:
         text = Path(self._log.name).read_text(errors="replace").strip().splitlines()
@@ -249,7 +343,8 @@ async def run(plan: TrialPlan, folder: Path, trace: Path | None, on_progress: On
     ]
     store_bytes = sum(file.stat().st_size for file in folder.glob("*-store/*"))
     kills = sum(process.kills for process in processes)
-    return ClusterResult(members, faults, time.monotonic() - began, kills, store_bytes)
+    cuts = sum(process.cuts() for process in processes)
+    return ClusterResult(members, faults, time.monotonic() - began, kills, cuts, store_bytes)
 
 
 async def _supervise(
@@ -279,10 +374,11 @@ async def _supervise(
             return [f"{process.name} exited: {process.tail_of_log()}" for process in broken]
         if plan.kill_every is not None and now >= kill_at and sent != quota:
             kill_at = now + plan.kill_every
-            victim = rng.choice(processes)
-            await victim.kill()
-            await asyncio.sleep(rng.uniform(0, 0.5))
-            await victim.start()
+            victim = rng.choice([each for each in processes if each.name in plan.victims] or processes)
+            if victim.may_be_killed:
+                await victim.kill()
+                await asyncio.sleep(rng.uniform(0, 0.5))
+                await victim.start()
 
 
 def _compare(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,8 @@ from antecede.errors import InputError
 
 _FIRST_PORT = 7000
 _NETWORK = "10.77"
+_NAME = re.compile(r"antecede(\d+)-\w+")
+"""The name of a namespace, with the number of the process that made it."""
 _IP = shutil.which("ip") or ""
 
 
@@ -78,6 +81,7 @@ class Namespaces(TrialNetwork):
         self._switch = f"{self._prefix}-switch"
         self._made: list[str] = []
         try:
+            remove_abandoned()
             self._make(slots)
         except BaseException:
             self.close()
@@ -141,10 +145,28 @@ def _host(slot: int) -> str:
     return f"{_NETWORK}.{slot // 256}.{slot % 256}"
 
 
-def _ip(*arguments: str) -> None:
+def remove_abandoned() -> None:
+    """Remove the namespaces of trials that were killed."""
+    for name in _ip("netns", "list").split():
+        found = _NAME.fullmatch(name)
+        if found is not None and not _is_running(int(found[1])):
+            with contextlib.suppress(InputError):  # another trial may have removed it meanwhile
+                _ip("netns", "del", name)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _ip(*arguments: str) -> str:
     done = subprocess.run([_IP, *arguments], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise InputError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def create_network(slots: int) -> TrialNetwork:

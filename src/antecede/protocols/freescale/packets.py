@@ -38,6 +38,11 @@ class UplinkPacket(NumberedPacket, frozen=True, array_like=True, tag=6):
     def __post_init__(self) -> None:
         _limit_length(self.causes)
 
+    @property
+    def position(self) -> int:
+        """Its place among the sender's messages."""
+        return self.seq
+
 
 class DownlinkPacket(NumberedPacket, frozen=True, array_like=True, tag=7):
     """From a super peer to its internal peers, with the super peer's number."""
@@ -53,8 +58,28 @@ class DownlinkPacket(NumberedPacket, frozen=True, array_like=True, tag=7):
         _limit_length(self.causes)
 
 
+class PassedUpPacket(UplinkPacket, frozen=True, array_like=True, tag=16):
+    """From an inner super peer to the one above it: a message of its own or from below. `causes` and
+    `delivered_up_to` are its own."""
+
+    place: int
+    """Its place among all that the sender passes up."""
+
+    @property
+    def position(self) -> int:
+        return self.place
+
+
+class FollowingPacket(DownlinkPacket, frozen=True, array_like=True, tag=17):
+    """From an inner super peer to those inside: a message from above that depends on some from below."""
+
+    follows: int
+    """It comes after everything up to this number, besides `causes`."""
+
+
 class NumberAssignment(Packet, frozen=True, array_like=True, tag=8):
-    """Tells an internal peer the number that the super peer gave to its message `seq`."""
+    """Tells an internal peer the number that the super peer gave to its message `seq`, or to the one with
+    this position if it is a super peer too."""
 
     metric_name: ClassVar[str] = "echo"
 

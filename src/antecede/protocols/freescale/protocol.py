@@ -89,8 +89,11 @@ class Freescale(Protocol):
     def partners(self) -> tuple[int, ...]:
         return self.peer.partners()
 
-    def leaf_peers(self) -> frozenset[int]:
-        return frozenset(self.peer.inside) if isinstance(self.peer, SuperPeer) else frozenset()
+    def members_behind(self) -> dict[int, frozenset[int]]:
+        return self.peer.members_behind() if isinstance(self.peer, SuperPeer) else {}
+
+    def upstream(self) -> int | None:
+        return self.peer.super_peer if isinstance(self.peer, InternalPeer) else None
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
         """Only packets of the external group: an internal peer receives everything from its super peer."""

@@ -40,9 +40,9 @@ class SuperPeer(msgspec.Struct, tag="super"):
     number: int = 0
     """The last number assigned."""
     last_internal: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
-    """For each internal peer its last message: the sequence number, and the number assigned to it."""
+    """For each internal peer its last message: the position, and the number assigned to it."""
     out_of_order: dict[int, dict[int, UplinkPacket]] = msgspec.field(default_factory=dict)
-    """Messages of each internal peer that arrived before an earlier one, by sequence number."""
+    """Messages of each internal peer that arrived before an earlier one, by position."""
     table: dict[int, ExternalNumber] = msgspec.field(default_factory=dict)
     """The translation table: external messages by the number assigned here."""
     assigned: dict[ExternalNumber, int] = msgspec.field(default_factory=dict)
@@ -89,17 +89,21 @@ class SuperPeer(msgspec.Struct, tag="super"):
 
     def _receive_internal(self, link: int, packet: UplinkPacket) -> Iterator[Send]:
         last = self.last_internal.get(link, (0, 0))[0]
-        if packet.origin != link or not 1 <= packet.seq <= last + MAX_AHEAD:
+        if self._inside(packet.origin) != link or not 1 <= packet.position <= last + MAX_AHEAD:
             raise RemoteError(f"message {packet.seq} of peer {packet.origin} from internal peer {link}")
         self._validate_report(packet.delivered_up_to, packet.causes)
-        if packet.seq <= last:
+        if packet.position <= last:
             return
         early = self.out_of_order.setdefault(link, {})
-        early[packet.seq] = packet
+        early[packet.position] = packet
         while (following := early.pop(last + 1, None)) is not None:
             last += 1
             yield from self._forward_internal(following)
             self._record_progress(link, InternalProgress(following.delivered_up_to))
+
+    def _inside(self, origin: int) -> int:
+        """Which of its internal peers the messages of an origin come from, if they come from inside."""
+        return origin
 
     def _validate_report(self, delivered_up_to: int, causes: OffsetBitmap) -> None:
         numbers = causes.numbers()
@@ -108,27 +112,32 @@ class SuperPeer(msgspec.Struct, tag="super"):
 
     def _forward_internal(self, packet: UplinkPacket) -> Iterator[Send]:
         """A message from inside goes to the other internal peers and, translated, to the external group."""
-        _, previous = self.last_internal.get(packet.origin, (0, 0))
+        source = self._inside(packet.origin)
+        _, previous = self.last_internal.get(source, (0, 0))
         self.number += 1
-        self.last_internal[packet.origin] = (packet.seq, self.number)
+        self.last_internal[source] = (packet.position, self.number)
         down = DownlinkPacket(packet.payload, packet.origin, packet.seq, self.number, previous, packet.causes)
         yield from self._send_inside(down)
-        to = self.inbox.others()
-        if to:
-            yield Send(to, self._translate_outwards(down))
+        yield from self._send_outside(down)
         self.last_sent_outside = self.number
 
     def _send_inside(self, down: DownlinkPacket) -> Iterator[Send]:
-        others = tuple(peer for peer in self.inside if peer != down.origin)
+        source = self._inside(down.origin)
+        others = tuple(peer for peer in self.inside if peer != source)
         if others:
             yield Send(others, down)
-        assignment = NumberAssignment(down.seq, down.number)
-        if down.origin == self.application.me:
-            self.application.assign_number(assignment)
+        if source == self.application.me:
+            self.application.assign_number(NumberAssignment(down.seq, down.number))
         else:
             self.application.accept(down)
-            if down.origin in self.inside:
-                yield Send((down.origin,), assignment)
+            if source in self.inside:
+                position, _ = self.last_internal[source]
+                yield Send((source,), NumberAssignment(position, down.number))
+
+    def _send_outside(self, down: DownlinkPacket) -> Iterator[Send]:
+        to = self.inbox.others()
+        if to:
+            yield Send(to, self._translate_outwards(down))
 
     def _translate_outwards(self, down: DownlinkPacket) -> ExternalPacket:
         peers: dict[int, int] = {}
@@ -165,17 +174,21 @@ class SuperPeer(msgspec.Struct, tag="super"):
 
     def _forward_external(self, sender: int, packet: ExternalPacket) -> Iterator[Send]:
         """A message from outside goes, translated, to the internal peers."""
-        self.number += 1
         causes = OffsetBitmap.from_numbers(self._translate_causes(packet))
         previous = self._translate_previous(sender, packet)
-        self.table[self.number] = (sender, packet.number)
-        self.assigned[sender, packet.number] = self.number
-        if self.paper_form:
-            self.never_sent.add(self.number)
-        self._clean_up_occasionally()
+        self._assign_number((sender, packet.number))
         yield from self._send_inside(
             DownlinkPacket(packet.payload, packet.origin, packet.seq, self.number, previous, causes)
         )
+
+    def _assign_number(self, entry: ExternalNumber) -> None:
+        """The next number is that of a message from outside."""
+        self.number += 1
+        self.table[self.number] = entry
+        self.assigned[entry] = self.number
+        if self.paper_form:
+            self.never_sent.add(self.number)
+        self._clean_up_occasionally()
 
     def _translate_causes(self, packet: ExternalPacket) -> set[int]:
         """What a packet names, by numbers assigned here. Everybody inside has what is no longer in the
@@ -233,6 +246,9 @@ class SuperPeer(msgspec.Struct, tag="super"):
 
     def partners(self) -> tuple[int, ...]:
         return tuple(sorted((*self.inside, *self.inbox.others())))
+
+    def members_behind(self) -> dict[int, frozenset[int]]:
+        return {peer: frozenset((peer,)) for peer in self.inside}
 
     def paper_storage(self) -> int:
         """VTx, LR and TT: 4 bytes a number."""

@@ -94,15 +94,19 @@ class Hcg(Protocol):
         clock: RealTimeClock | LinearClock | VectorClock
         precedence: PrecedenceByTime | PrecedenceByVector
         if kind == "rt":
-            wait = layout.longest_delay + layout.skew + 1
-            clock = RealTimeClock(rank, members, wait=wait, skew=layout.skew)
-            precedence = PrecedenceByTime(wait, preceding)
+            clock = cls._create_real_time(rank, members, layout)
+            precedence = PrecedenceByTime(clock.wait, preceding)
         elif kind == "lt":
             clock, precedence = LinearClock(rank, members), PrecedenceByTime(1, preceding)
         else:
             clock = VectorClock(rank, members)
             precedence = PrecedenceByVector.create(members, len(gateways))
         return cls(me, size, gateways, clock, precedence, received, forwarded)
+
+    @classmethod
+    def _create_real_time(cls, rank: LocalRank, members: int, layout: SubgroupLayout) -> RealTimeClock:
+        wait = layout.longest_delay + layout.skew + 1
+        return RealTimeClock(rank, members, wait=wait, skew=layout.skew)
 
     def _subgroup(self, peer: int) -> int:
         return bisect_right(self.gateways, peer) - 1

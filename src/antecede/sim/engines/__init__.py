@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from antecede.errors import InputError
 from antecede.sim.engines import compiled, event, recurrence, reference
+from antecede.sim.engines.reference import Drive
 from antecede.sim.kernels.contract import CapacityExceeded, ObserverFeed, Progress, Unsupported
 from antecede.sim.metrics import Metrics
 from antecede.sim.network import RoutedModel
@@ -28,6 +29,7 @@ from antecede.units import SECOND
 
 __all__ = [
     "Choice",
+    "Drive",
     "Engine",
     "Progress",
     "Result",
@@ -73,9 +75,11 @@ def simulate(
     engine: Engine = "auto",
     progress: Progress | None = None,
     long: bool = False,
+    drive: Drive | None = None,
 ) -> Result:
-    """Choose an engine and run a scenario, showing every event to `observers`; for `long` see `choose`."""
-    return run(choose(scenario, bool(observers), engine, long), scenario, observers, progress)
+    """Choose an engine and run a scenario, showing every event to `observers`; for `long` see `choose`, for
+    `drive` see `run`."""
+    return run(choose(scenario, bool(observers), engine, long), scenario, observers, progress, drive)
 
 
 def choose(scenario: Scenario, observed: bool, engine: Engine = "auto", long: bool = False) -> Choice:
@@ -92,7 +96,7 @@ def choose(scenario: Scenario, observed: bool, engine: Engine = "auto", long: bo
                 f"the {engine} engine cannot run this scenario: {unsupported.reason}; use reference or auto"
             )
         return Choice(engine, "it was asked for", requested=True)
-    unsupported = Unsupported(f"{scenario.protocol} has no kernel")
+    unsupported = Unsupported(f"{scenario.protocol} has no compiled version")
     if scenario.has_changes:
         unsupported = compiled.supports(scenario, "event") or unsupported
     for name in _COMPILED:
@@ -111,15 +115,16 @@ def run(
     scenario: Scenario,
     observers: Sequence[Observer] = (),
     progress: Progress | None = None,
+    drive: Drive | None = None,
 ) -> Result:
-    """Run a scenario on the engine of `choice`.
+    """Run a scenario on the engine of `choice`. If that is the reference, `drive` may move its world on.
 
     If its kernel runs out of capacity, the reference runs the scenario instead, and `Result.reason` says so;
     unless the user asked for that engine, which is then an `InputError`.
     """
     feed = ObserverFeed(observers)
     if choice.engine == "reference":
-        return Result(reference.run(scenario, feed, progress), choice.engine, choice.reason)
+        return Result(reference.run(scenario, feed, progress, drive=drive), choice.engine, choice.reason)
     try:
         metrics = _COMPILED[choice.engine].run(scenario, feed, progress)
     except CapacityExceeded:

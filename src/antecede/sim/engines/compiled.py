@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import cast
 
-from antecede.errors import InputError
+from antecede.errors import InputError, missing_extra
 from antecede.sim import build
 from antecede.sim.kernels.contract import Kernel, Unsupported
 from antecede.sim.network import GraphModel, parse_delay, reach
@@ -43,9 +43,9 @@ def supports(scenario: Scenario, engine: str) -> Unsupported | None:
     if scenario.has_changes and not has_kernel(scenario, "event"):
         return Unsupported(f"its group changes, and {scenario.protocol} is compiled for fixed groups only")
     if importlib.util.find_spec("numba") is None:
-        return Unsupported("numba is not installed (pip install 'antecede[sim]')")
+        return Unsupported(missing_extra("numba", "sim"))
     if not has_kernel(scenario, engine):
-        return Unsupported(f"{scenario.protocol} has no kernel for it")
+        return Unsupported(f"{scenario.protocol} has no compiled version for it")
     if scenario.sends is not None:
         return Unsupported("its sends are given one by one")
     own = build.user_class_names(scenario)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from antecede.errors import ProtocolError
 from antecede.protocols import catalog
@@ -11,8 +11,11 @@ from antecede.sim.kernels.contract import ObserverFeed, Progress
 from antecede.sim.metrics import Meter, Metrics
 from antecede.sim.probes import Probe
 from antecede.sim.scenario import Scenario
+from antecede.sim.world import World
 from antecede.units import SECOND
 from antecede.user_classes import what_was_raised
+
+Drive = Callable[[World], None]
 
 _EVENTS_PER_REPORT = 20_000
 """Events between two calls of `progress`."""
@@ -24,13 +27,15 @@ def run(
     progress: Progress | None,
     probes: Sequence[Probe] = (),
     sample_times: Sequence[int] | None = None,
+    drive: Drive | None = None,
 ) -> Metrics:
     """Run a scenario. What code of the user's own raises becomes a `ProtocolError` that says where.
 
     `probes` measure beside the scenario's own; all sample at `sample_times`, if given.
+    `drive`, if given, moves the world on, to its end.
     """
     try:
-        return _run(scenario, observers, progress, probes, sample_times)
+        return _run(scenario, observers, progress, probes, sample_times, drive)
     except ProtocolError:
         raise
     except (Exception, SystemExit) as error:
@@ -47,12 +52,15 @@ def _run(
     progress: Progress | None,
     added: Sequence[Probe],
     sample_times: Sequence[int] | None,
+    drive: Drive | None,
 ) -> Metrics:
     members = scenario.members()
     meter = Meter()
     probes = [*build.build_probes(scenario), *added]
     world = scenario.world(members, [meter, observers] if observers else [meter], probes, sample_times)
-    if progress is None:
+    if drive is not None:
+        drive(world)
+    elif progress is None:
         world.run()
     else:
         until = max(1, round(scenario.seconds * SECOND))

@@ -130,6 +130,13 @@ class ObserverFeed:
                 if (show := getattr(observer, "take_snapshot", None)) is not None:
                     show(sponsor, process)
 
+    def place(self, address: int, process: int, group: str) -> None:
+        """As `change`: a process has one more address, for a group, if groups overlap."""
+        if self._is_new():
+            for observer in self._observers:
+                if (show := getattr(observer, "place", None)) is not None:
+                    show(address, process, group)
+
     def start(self, process: int, time: int) -> None:
         """As `change`, for observers of snapshots."""
         if self._is_new():

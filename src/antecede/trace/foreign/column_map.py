@@ -68,6 +68,18 @@ def _check_encoding(name: str) -> None:
         raise InputError(str(error).replace("--encoding", "--map encoding", 1)) from None
 
 
+def _no_such_column(name: str, theirs: str) -> InputError:
+    if name in ("clock", "clocks", "vc", "vector_clock"):
+        return InputError(
+            f"--map: no column '{name}' of ours; rows with vector clocks are put in order by antecede order "
+            f"--origin … --clock {theirs or '…'}, and logs of ShiViz with clocks are read by --preset shiviz"
+        )
+    return InputError(
+        f"--map: no column '{name}' of ours; there are {', '.join(COLUMNS)}, and for rows that name their "
+        f"parents {', '.join(_DEPENDENCY_COLUMNS)}"
+    )
+
+
 def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> ColumnMap:
     """Parse --map: pairs of our name and theirs, separated by commas.
 
@@ -101,7 +113,7 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
             if kinds.setdefault(theirs, kind) != kind:
                 raise InputError(f"--map: {theirs} is mapped to both {kinds[theirs]} and {kind}")
         elif name not in COLUMNS:
-            raise InputError(f"--map: no column '{name}' of ours; there are {', '.join(COLUMNS)}")
+            raise _no_such_column(name, theirs)
         elif name in columns:
             raise InputError(f"--map: {name} is there twice")
         else:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows, brief
 from antecede.trace.copies import table_suffix
-from antecede.trace.csv_records import CsvFormat
+from antecede.trace.csv_records import CsvFormat, LineNumbers
 from antecede.trace.foreign.column_map import COLUMNS, MESSAGE, SKIP, ColumnMap
 from antecede.trace.foreign.file_layout import default_run, partition_values
 from antecede.trace.foreign.time_column import TimeColumn, text_of_time
@@ -43,6 +43,8 @@ _DEFAULT_GROUP = "all"
 _JSON_SAMPLE_ROWS = 1000
 _ROW = "row of the file"
 """A column with each row's number in its file, until the row has been checked."""
+_LINE = "line of the file"
+"""The same for CSV, in lines as an editor counts them; otherwise null."""
 _WRONG_VALUE = "rows with a value of the wrong kind, left out"
 
 
@@ -59,6 +61,9 @@ def read_mapped_rows(
     for file in files:
         partitions = partition_values(path, file)
         columns = resolve_columns(file, mapping, partitions)
+        if "index" not in columns:
+            unused = [name for name in _column_names(file, mapping.encoding) if name not in columns.values()]
+            bad.note("index", _no_index(unused, len(files)))
         in_file = {ours: theirs for ours, theirs in columns.items() if theirs not in partitions}
         missing = [name for name in _DEFAULTED if name not in columns]
         run = default_run(path, file, mapping.run_per_file)
@@ -77,7 +82,7 @@ def read_mapped_rows(
             if mapping.first_seq == 0 and "seq" in rows.column_names:
                 place = rows.column_names.index("seq")
                 rows = rows.set_column(place, "seq", pc.add(rows.column("seq"), 1))
-            yield rows.drop_columns([_ROW])
+            yield rows.drop_columns([name for name in (_ROW, _LINE) if name in rows.column_names])
         earlier_rows += last
         bad.finish(file)
 
@@ -118,6 +123,16 @@ def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] 
             "is with --map message=…"
         )
     return columns
+
+
+def _no_index(unused: list[str], files: int) -> str:
+    """That the order of a process's events is that of the rows, which the writer of a file may not mean."""
+    where = "" if files == 1 else ", file after file by name"
+    others = f"; columns that are not used: {brief(', '.join(unused))}" if unused else ""
+    return (
+        f"no column index: the events of each process are taken in the order of the rows{where}{others}; "
+        "--map index=… names the column that orders them"
+    )
 
 
 def _column_names(file: Path, encoding: str | None) -> list[str]:
@@ -161,7 +176,7 @@ def _map_kinds(rows: pa.Table, mapping: ColumnMap, file: Path) -> pa.Table:
     for word, kind in zip(words, kinds, strict=True):
         if kind not in (*KINDS, SKIP):
             place = rows.column("kind").index(word).as_py()
-            raise InputError(f"{file}, row {rows.column(_ROW)[place].as_py()}: {unknown_kind(word)}")
+            raise InputError(f"{file}, {next(_places(rows.slice(place, 1)))}: {unknown_kind(word)}")
     mapped = pa.array(kinds, pa.string()).take(column.indices)
     rows = rows.set_column(rows.column_names.index("kind"), "kind", mapped)
     if SKIP in kinds:
@@ -174,12 +189,23 @@ def _leave_out_incomplete(rows: pa.Table, file: Path, columns: dict[str, str], b
         if name in rows.column_names and rows.column(name).null_count:
             empty = rows.column(name).is_null()
             hint = f"; --map {name}= does without it" if name in ("run", "group") else ""
-            numbers = rows.column(_ROW).filter(empty)
+            lacking = rows.filter(empty)
             field = _label(name, columns.get(name, name))
-            examples = (f"row {number}, field {field}: it is empty{hint}" for number in numbers)
-            bad.add_all("rows that lack a field, left out", examples, len(numbers), str(file))
+            examples = (f"{place}, field {field}: it is empty{hint}" for place in _places(lacking))
+            bad.add_all("rows that lack a field, left out", examples, lacking.num_rows, str(file))
             rows = rows.filter(pc.invert(empty))
     return rows
+
+
+def _places(rows: pa.Table) -> Iterator[str]:
+    """Where each row is in its file, in words."""
+    lines = rows.column(_LINE) if _LINE in rows.column_names else [None] * rows.num_rows
+    for number, line in zip(rows.column(_ROW), lines, strict=True):
+        yield _place(number.as_py(), None if line is None else line.as_py())
+
+
+def _place(row: int, line: int | None) -> str:
+    return f"row {row}" if line is None else f"row {row} (line {line})"
 
 
 def _label(ours: str, theirs: str) -> str:
@@ -192,18 +218,24 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows, encoding: str | Non
         yield from _read_parquet(file, columns, bad)
         return
 
+    is_csv, lines = table_suffix(file) == ".csv", LineNumbers()
+
+    def line() -> int | None:
+        return lines.first if is_csv else None
+
     def unreadable(number: int, why: str) -> None:
         bad.count(file, 1)
         why = why.replace("give the --encoding", "say which with --map encoding=latin-1 or another")
-        bad.add("rows that cannot be read, left out", f"row {number}: {why}", str(file))
+        bad.add("rows that cannot be read, left out", f"{_place(number, line())}: {why}", str(file))
 
     source: Iterator[tuple[int, dict[str, Any]]]
     source = (
-        csv_rows(file, on_unreadable=unreadable, form=CsvFormat(encoding))
-        if table_suffix(file) == ".csv"
+        csv_rows(file, on_unreadable=unreadable, form=CsvFormat(encoding), line_numbers=lines)
+        if is_csv
         else json_rows(file, unreadable)
     )
-    schema = pa.schema([(ours, _TYPES[ours]) for ours in columns] + [(_ROW, pa.int64())])
+    places = [(_ROW, pa.int64()), (_LINE, pa.int64())]
+    schema = pa.schema([(ours, _TYPES[ours]) for ours in columns] + places)
     times = columns.get("time", "")
     others = {ours: theirs for ours, theirs in columns.items() if ours != "time"}
     batch: list[dict[str, Any]] = []
@@ -217,11 +249,11 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows, encoding: str | Non
                 for ours, theirs in others.items()
             }
         except ValueError as error:
-            bad.add(_WRONG_VALUE, f"row {number}, {error}", str(file))
+            bad.add(_WRONG_VALUE, f"{_place(number, line())}, {error}", str(file))
             continue
         if times:
             values["time"] = text_of_time(row.get(times))
-        batch.append({**values, _ROW: number})
+        batch.append({**values, _ROW: number, _LINE: line()})
         if len(batch) >= BATCH_ROWS:
             yield pa.Table.from_pylist(batch, schema=schema)
             batch = []

@@ -238,8 +238,9 @@ def _best_pattern(executions: list[_Execution], path: Path, own: str) -> re.Patt
             best, most = pattern, (events, covered)
     if best is None:
         raise InputError(
-            f"{path} is in none of the known forms ({', '.join(LOG_FORMATS)}); give yours as "
-            r"--regex '(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'"
+            f"{path} is in none of the known forms ({', '.join(LOG_FORMATS)}); convert it, with "
+            "its own form: antecede import shiviz LOG --out FOLDER --regex "
+            r"'(?<host>\S*) (?<clock>{.*})\n(?<event>.*)'"
         )
     return best
 

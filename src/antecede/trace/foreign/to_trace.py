@@ -51,8 +51,12 @@ class _Sends:
 
     def __init__(self, path: Path, files: list[Path], mapping: ColumnMap, bad: BadRows) -> None:
         tables, size = [], 0
+        bad.names_receivers = False
         for rows in read_mapped_rows(path, files, mapping, bad):
             size += rows.num_rows
+            if "destinations" in rows.column_names:
+                named = rows.num_rows - rows.column("destinations").null_count
+                bad.names_receivers = bad.names_receivers or named > 0
             present = [name for name in _SEND_COLUMNS if name in rows.column_names]
             tables.append(rows.select(present).filter(pc.equal(rows.column("kind"), "send")))
         if bad.rows and not size:

@@ -1,0 +1,156 @@
+"""A wrong address is not silent: one line in the log names the member, the address and the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from live_groups import free_ports, run, until
+
+import antecede
+from antecede.live.operations.logs import Log
+from antecede.live.transport.reachability import Unreached, describe
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+
+
+@contextlib.asynccontextmanager
+async def server(answer: bytes | None) -> AsyncIterator[int]:
+    """The port of a server of something else: it answers anything, or reads on in silence."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read(100)
+            if answer is not None:
+                writer.write(answer)
+            await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        listening.close()
+
+
+def test_a_failure_is_news_after_a_while_and_once_for_each_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "antecede.live")
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    unreached = Unreached(Log("room", "ana"))
+    unreached.calling("bo")
+    unreached.failed("bo", ":1", "connection refused")
+    assert not caplog.records
+    now += 5.5
+    for reason in ("connection refused", "it did not answer", "connection refused"):
+        unreached.failed("bo", ":1", reason)
+    lines = [
+        f"bo is not reachable at :1: {why}; still trying"
+        for why in ("connection refused", "it did not answer")
+    ]
+    assert warnings_in(caplog) == lines
+    unreached.reached("bo")
+    unreached.reached("bo")
+    assert caplog.messages[2:] == ["bo is reached"]
+    unreached.failed("bo", ":1", "connection refused")
+    assert len(caplog.records) == 3
+    now += 5.5
+    unreached.failed("bo", ":1", "connection refused")
+    assert warnings_in(caplog)[2:] == lines[:1]
+
+
+def test_a_member_says_that_nobody_listens_where_another_should_be(caplog: pytest.LogCaptureFixture) -> None:
+    (port,) = free_ports(1)
+    line = f"bo is not reachable at 127.0.0.1:{port}: connection refused; still trying"
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", peers=[f"bo@127.0.0.1:{port}"]) as ana:
+            await until(lambda: line in warnings_in(caplog), "the line")
+            async with antecede.join("room", me="bo", listen=f":{port}", peers=["ana"]):
+                await until(lambda: ana.connected, "a connection")
+
+    run(test())
+    assert warnings_in(caplog).count(line) == 1
+
+
+def test_members_that_start_one_after_the_other_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    (port,) = free_ports(1)
+
+    async def test() -> None:
+        async with antecede.join("room", me="ana", peers=[f"bo@127.0.0.1:{port}"]) as ana:
+            await asyncio.sleep(0.5)
+            async with antecede.join("room", me="bo", listen=f":{port}", peers=["ana"]):
+                await until(lambda: ana.connected, "a connection")
+
+    run(test())
+    assert not warnings_in(caplog)
+
+
+def test_a_server_of_something_else_is_named_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        line = "refused bo: it sends text ('HTTP...'), so it is not a member"
+        async with server(answer) as port, antecede.join("room", me="ana", peers=[f"bo@127.0.0.1:{port}"]):
+            await until(lambda: line in warnings_in(caplog), "the line")
+
+    run(test())
+
+
+def test_a_server_that_does_not_greet_is_named_as_such(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antecede.live.transport.connections._GREETING_SECONDS", 0.5)
+
+    async def test() -> None:
+        why = "what answers there does not greet as a member"
+        async with server(None) as port, antecede.join("room", me="ana", peers=[f"bo@127.0.0.1:{port}"]):
+            line = f"bo is not reachable at 127.0.0.1:{port}: {why}; still trying"
+            await until(lambda: line in warnings_in(caplog), "the line")
+
+    run(test())
+
+
+def test_a_founder_says_whom_it_cannot_reach(caplog: pytest.LogCaptureFixture) -> None:
+    ports = free_ports(2)
+    founders = [f"{name}@127.0.0.1:{port}" for name, port in zip(("ana", "bo"), ports, strict=True)]
+    line = f"bo is not reachable at 127.0.0.1:{ports[1]}: connection refused; still trying"
+
+    async def test() -> None:
+        async def start(me: str, port: int) -> antecede.Group:
+            return await antecede.join("room", me=me, listen=f":{port}", founders=founders)
+
+        starting = asyncio.create_task(start("ana", ports[0]))
+        await until(lambda: line in warnings_in(caplog), "the line")
+        groups = await asyncio.gather(starting, start("bo", ports[1]))
+        await groups[1].aclose()
+        await until(lambda: warnings_in(caplog).count(line) == 2, "the line of a member")
+        await groups[0].aclose()
+
+    run(test())
+
+
+def test_the_words_of_the_system_are_shown() -> None:
+    async def fail(host: str, port: int) -> str:
+        try:
+            await asyncio.open_connection(host, port)
+        except OSError as error:
+            return describe(error)
+        return ""
+
+    (port,) = free_ports(1)
+    refused = os.strerror(errno.ECONNREFUSED).lower()
+    assert asyncio.run(fail("127.0.0.1", port)) == refused
+    each = f"[Errno {errno.ECONNREFUSED}] Connect call failed ('::1', 1)"
+    assert describe(OSError(f"Multiple exceptions: {each}, {each}")) == refused
+    assert "name" in describe(socket.gaierror(-2, "Name or service not known")).lower()
