@@ -1,1 +1,1 @@
-"""Groups that change: members join, leave, are removed, and return, without a pause in broadcasting."""
+"""Dynamic groups: members join, leave, are removed, and return, without a pause in broadcasting."""

@@ -1,9 +1,8 @@
 """The backlog of a member that was removed wrongly: messages that the others may have lost with it.
 
-The backlog has all messages that the member had broadcast or delivered and did not know to be stable, in the
-order of delivery. The new incarnation broadcasts again those that lie beyond the end of their stream, under
-their original ids. Several members may return with the same message; everyone drops copies by the original
-id.
+The backlog contains all messages that the member had broadcast or delivered and did not know to be stable, in
+delivery order. The new incarnation rebroadcasts those that lie beyond the end of their stream, under their
+original ids. Several members may return with the same message; duplicates are dropped by the original id.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ class BacklogEntry(msgspec.Struct, frozen=True):
     author: tuple[Stream, int] | None = None
     """If a phone has broadcast it: the stream of its super peer, and its slot there."""
     is_lost: bool = False
-    """Whether it is known that nobody else has it."""
+    """Whether no other member is known to have it."""
 
 
 class Backlog(msgspec.Struct):
-    """The entries whose fate is not known yet, considered in order, and which message admitted each stream,
+    """The entries whose fate is not known yet, processed in order, and the message that admitted each stream,
     as far as the former incarnation knew."""
 
     entries: list[BacklogEntry] = msgspec.field(default_factory=list)
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     awaited: Counts = msgspec.field(default_factory=dict)
     """Messages whose fate must be known before anything is brought back. Stability does not include removed
-    members, so a sponsor that was removed and does not know it may lack stable messages. There the fate of
-    these messages stays open."""
+    members, so a sponsor that was removed and does not know it may lack stable messages. At such a sponsor
+    the fate of these messages stays open."""
 
     def add(self, other: Backlog) -> None:
         self.entries += other.entries
@@ -48,7 +47,7 @@ class Backlog(msgspec.Struct):
 
 
 class Fate(Enum):
-    """What has become of a message, as far as the group knows."""
+    """What has happened to a message, as far as the group knows."""
 
     DELIVERED = 0
     LOST = 1
@@ -70,5 +69,5 @@ def fate(
     if stream in delivered:
         return Fate.DELIVERED if seq <= delivered[stream] else Fate.OPEN
     if stream not in admissions:
-        return Fate.DELIVERED  # a founder, or one that was forgotten before
+        return Fate.DELIVERED  # a founder, or a member that was forgotten before
     return fate(admissions[stream], admissions, delivered, end_of)

@@ -1,4 +1,4 @@
-"""The protocols whose groups may change, by the names that they have in fixed groups."""
+"""The protocols with dynamic groups, by their names in fixed groups."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ the window.
 - `VCubeDetector`: for large groups. A member tests log2 n others, the first of each of its clusters that is
   not suspected, and learns of the rest from them (VCube's diagnosis).
 
-Like all of this package, it has no clock and no socket: a driver passes the time, in nanoseconds.
+Like all of this package, it has no clock and no socket: a driver passes in the time, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AdaptiveTimeout:
         self._first = _PATIENCE * expected if first is None else first
         self._values: deque[int] = deque()
         self._descending: deque[tuple[int, int]] = deque()
-        """Values that may still become the longest, each with its number."""
+        """Candidates for the longest value, each with its number."""
         self._sum = self._number = 0
 
     def expect(self, expected: int, first: int | None) -> None:
@@ -72,10 +72,11 @@ class AdaptiveTimeout:
 
 
 class HeartbeatDetector:
-    """Suspects members of which nothing was heard for longer than their time-out.
+    """Suspects members that were silent for longer than their time-out.
 
     The time-out is `first` until it adapts, or always `fixed`, if that is given. `check` is called once an
-    interval. If a call is late, this member itself has paused and therefore heard nobody, so it starts anew.
+    interval. If a call is late, this member itself has paused and therefore received nothing, so it starts
+    anew.
 
     >>> detector = HeartbeatDetector(interval=100)
     >>> detector.watch([7], now=0)
@@ -92,16 +93,16 @@ class HeartbeatDetector:
         self._reported: dict[int, int] = {}
         self._checked: int | None = None
         self.suspected: dict[int, int] = {}
-        """Who is suspected, and since when."""
+        """The suspected members, and since when."""
 
     def expect(self, interval: int, first: int | None) -> None:
-        """Reports come at other intervals from now on."""
+        """Reports arrive at other intervals from now on."""
         self._interval, self._first = interval, first
         for each in self._timeouts.values():
             each.expect(interval, first)
 
     def watch(self, members: Collection[int], now: int) -> None:
-        """The members to watch, from now on."""
+        """Set the members to watch from now on."""
         for member in self._heard.keys() - set(members):
             for table in (self._timeouts, self._heard, self._reported, self.suspected):
                 table.pop(member, None)
@@ -123,7 +124,7 @@ class HeartbeatDetector:
         return self.suspected.pop(member, None) is not None
 
     def check(self, now: int) -> list[int]:
-        """Who is suspected since the last time."""
+        """The members newly suspected since the last call."""
         before, self._checked = self._checked, now
         if before is not None and now - before > 2 * self._interval:
             self._heard = dict.fromkeys(self._heard, now)
@@ -155,7 +156,7 @@ _NOTHING_NEW = Diagnosis([], [])
 
 
 class VCubeDetector:
-    """Tests some members, and learns of the others from them.
+    """Tests some members, and learns about the others from them.
 
     Members have places on a cube, in the order of their ids. In each round the driver sends a test to each of
     `targets`. It passes answers to `on_answer`, and calls `on_timeout` if there is none within `timeout`.
@@ -174,10 +175,10 @@ class VCubeDetector:
         self._events: dict[int, int] = {}
         """How often a member was found to have changed: an odd number if it is suspected."""
         self.suspected: dict[int, int] = {}
-        """Who is suspected, and since when."""
+        """The suspected members, and since when."""
 
     def watch(self, members: Collection[int]) -> None:
-        """The members of the group, from now on."""
+        """Set the members of the group."""
         ranked = sorted({self.me, *members})
         if ranked == self._ranked:
             return
@@ -195,8 +196,8 @@ class VCubeDetector:
         ]
 
     def targets(self) -> list[int]:
-        """Whom to test in this round: in each cluster all up to the first that is not suspected, so that
-        those who return are noticed."""
+        """The members to test in this round: in each cluster all up to the first that is not suspected, so
+        that returning members are noticed."""
         found = []
         for each in self._clusters:
             for member in each:
@@ -232,7 +233,7 @@ class VCubeDetector:
         self._note(member, self._events.get(member, 0) + (member in self.suspected), now, found)
         known = self._events
         for other, count in events.items():
-            # Hardly anything in an answer is new.
+            # Most entries of an answer are known already.
             if count > known.get(other, 0) and other != member and self._knows(other):
                 self._note(other, count, now, found)
         return found

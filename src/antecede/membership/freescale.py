@@ -1,4 +1,4 @@
-"""`freescale` in a changing group: super peers and external peers are members; phones join, leave and move.
+"""`freescale` in a dynamic group: super peers and external peers are members; phones join, leave and move.
 
 Any member may have phones; a member without phones is an external peer. There are two differences from a
 fixed group. Links must be FIFO, as for all members. And other members deliver the messages of one super
@@ -36,7 +36,8 @@ class ChangingFreescale(HubMember, kw_only=True):
     )
 
     is_linear: ClassVar[bool] = False
-    """Whether phones name everything that they have delivered by the last number, not by single numbers."""
+    """Whether phones name everything that they have delivered by its last number, rather than by single
+    numbers."""
 
     order: SiteOrder
     phone: Phone | None = None
@@ -70,7 +71,7 @@ class ChangingFreescale(HubMember, kw_only=True):
         return self._follow(phone.effects())
 
     def move(self, hub: int, now: int) -> Effects:
-        """Go from one super peer to another."""
+        """Move from one super peer to another."""
         phone = self._phone()
         phone.move(hub)
         return self._follow(phone.effects())
@@ -94,10 +95,10 @@ class ChangingFreescale(HubMember, kw_only=True):
         if self.phone.phase == Phase.OUTSIDE:
             self.phone.phase = Phase.ENDED
         else:
-            self.phone.give_up(set())  # it may have been given a slot
+            self.phone.give_up(set())  # it may have received a slot
         return self._follow(self.phone.effects())
 
-    # Either
+    # Members and phones
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         return super().broadcast(payload, now, group) if self.phone is None else self.phone.broadcast(payload)

@@ -1,10 +1,11 @@
-"""`hcg` and `basic` in a changing group: gateways are members, local processes come and go as phones do.
+"""`hcg` and `basic` in a dynamic group: gateways are members, local processes join and leave as phones do.
 
-A subgroup that changes is on linear time, and its gateway is the clock: local processes send to it alone, and
-it gives every message the next number. So a message names one time inside: the last number that its sender
-has delivered. Between gateways it names a count for each, as in a fixed group: of `hcg`, what its sender had
-delivered, which is what may precede it; of `basic`, everything that its gateway had. Subgroups on real time
-or on vectors cannot change: their members send to each other, and would have to agree on who that is.
+A dynamic subgroup is on linear time, and its gateway is the clock: local processes send only to the gateway,
+which assigns the next number to every message. So within the subgroup a message names one time: the last
+number that its sender has delivered. Between gateways it names a count for each, as in a fixed group: with
+`hcg`, what its sender had delivered, which is what may precede it; with `basic`, everything that its gateway
+had. Subgroups on real time or vector clocks cannot be dynamic: their members send to each other, and would
+have to agree on the membership.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ChangingHcg(ChangingFreescale, kw_only=True):
     order: GatewayOrder  # type: ignore[assignment]
 
     def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
-        """What is numbered up to there may precede its next message."""
+        """Everything numbered up to there may precede its next message."""
         messages = self.site.table.messages
         for number in range(place.seen + 1, delivered_up_to + 1):
             if (message := messages.get(number)) is not None:

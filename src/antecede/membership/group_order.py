@@ -1,6 +1,6 @@
-"""Order across groups, for a member of one of them: the causes that messages name, and messages that wait.
+"""Order across groups, for a member of one of them: the causes that messages name, and a hold-back queue.
 
-A message *waits* here if its own group has delivered it, and the application has not been given all the
+A message *waits* here if its own group has delivered it, and the application has not received all the
 messages of other groups that it names.
 """
 
@@ -39,11 +39,12 @@ class BroughtBack(Delivery, frozen=True, gc=False, kw_only=True):
     """A message that was lost with a removed member, and broadcast again."""
 
     copy: MessageId
-    """As which it was broadcast again."""
+    """The id under which it was rebroadcast."""
 
 
 class GroupOrder(ChangingMember, kw_only=True):
-    """Names messages of other groups, and holds what its group has delivered until the process has them."""
+    """Names messages of other groups, and holds messages that its group has delivered until the process has
+    their causes."""
 
     ordering: ClassVar[type[Any]] = Mbcp
 
@@ -54,8 +55,8 @@ class GroupOrder(ChangingMember, kw_only=True):
     """The members of the same process in other groups, and its other attempts to join this one."""
     held: dict[MessageId, WaitingMessage] = msgspec.field(default_factory=dict)
     behind: dict[MessageId, set[MessageId]] = msgspec.field(default_factory=dict)
-    """For messages that its group has delivered: which of those immediately before them wait, or are behind
-    some that do."""
+    """For messages that its group has delivered: which of their immediate predecessors wait, or are
+    themselves behind waiting messages."""
 
     # Creating members
 
@@ -68,7 +69,7 @@ class GroupOrder(ChangingMember, kw_only=True):
 
     @classmethod
     def founders_of(cls, groups: dict[str, list[int]], size: int) -> list[Self]:
-        """The founders of each group. Each has an address and, as long as there is no other, its stream."""
+        """The founders of each group. Each uses its address as the id of its stream."""
         members = []
         for group, addresses in groups.items():
             streams = {each: each for each in sorted(addresses)}
@@ -91,7 +92,7 @@ class GroupOrder(ChangingMember, kw_only=True):
 
     @staticmethod
     def connect(members: Collection[GroupOrder], past: ProcessPast | None = None) -> None:
-        """These are the members of one process, which have one past: if none is given, the first's."""
+        """Make these the members of one process, which share one past: if none is given, the first's."""
         if past is None:
             past = next((each.past for each in members), ProcessPast())
         for each in members:
@@ -118,7 +119,7 @@ class GroupOrder(ChangingMember, kw_only=True):
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
         if isinstance(content, ApplicationData) and content.original is not None:
-            # It was broadcast first by a member that was removed. What it names still counts.
+            # A removed member broadcast it first. Its causes still count.
             named = decode_payload(content.payload)
             for group, causes in named.across.items():
                 for stream, cause in causes.items():
@@ -138,7 +139,8 @@ class GroupOrder(ChangingMember, kw_only=True):
     def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
         """A message that this member has just broadcast."""
         if content.original is None:
-            # Of what is brought back, others may drop this copy, with what it names.
+            # Others may drop this copy of a message that was brought back, along with the causes that it
+            # names.
             self.past.mark_named(self.in_group, self.stream)
         self._add_own(message)
 
@@ -193,22 +195,23 @@ class GroupOrder(ChangingMember, kw_only=True):
             self._index.put_behind(message, behind)
             self._hold(message, WaitingMessage(shown, named.payload, named.across, is_ordered))
             self._hear_of_removed(named.removed, self._all_know(content.original is not None))
-        elif content.original is not None:  # or else it would be new
+        elif content.original is not None:  # otherwise it would be new
             first = self._index.add_copy(content.original, message)
             self._index.put_behind(message, behind if first is None else behind | {first})
 
     def _hold(self, message: MessageId, waiting: WaitingMessage) -> None:
-        index = self._index  # which may be created here, from what is held so far
+        index = self._index  # it may be created here, from the messages held so far
         self.held[message] = waiting
         index.hold(message, waiting)
 
     def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
-        """It waits like any other: what follows it in other groups must not be given before it."""
+        """Hold it like any other: messages of other groups that depend on it must not be delivered before
+        it."""
         payload = decode_payload(entry.payload).payload
         self._hold(message, WaitingMessage(entry.original, payload, {}, is_ordered=False))
 
     def _waits_behind(self, delivery: Delivery) -> set[MessageId]:
-        """The messages immediately before this one that wait, or are behind some that do."""
+        """The immediate predecessors of this message that wait, or are themselves behind waiting messages."""
         if not self.held:
             return set()
         origin, seq = delivery.message
@@ -223,7 +226,7 @@ class GroupOrder(ChangingMember, kw_only=True):
         return index
 
     def _give(self, message: MessageId, now: int) -> Delivery:
-        """A message that has waited is for the application."""
+        """Deliver a message that has waited to the application."""
         held = self.held.pop(message)
         self._index.give(message, held)
         for group, causes in held.across.items():
@@ -241,8 +244,8 @@ class GroupOrder(ChangingMember, kw_only=True):
         return self.in_group, self.stream
 
     def _all_know(self, is_copy: bool) -> set[Seat]:
-        """The seats in whose groups a message has named something, when it is taken in this group: others
-        may drop a copy."""
+        """The seats in whose groups a message's causes count as named once it is delivered in this group.
+        Others may drop a copy, so a copy names none."""
         return set() if is_copy else {self.seat}
 
     def waiting(self) -> list[Waiting]:
@@ -258,12 +261,12 @@ class GroupOrder(ChangingMember, kw_only=True):
         return self._index.first_before(message) if held.is_ordered else None
 
     def lacks_elsewhere(self, message: MessageId) -> NamedCause | None:
-        """The message of another group that one waits for."""
+        """The message of another group that a message waits for."""
         held = self.held.get(message)
         lacking = None if held is None else self._first_lacking(held.across)
         return None if lacking is None or lacking[0] == self.in_group else lacking
 
-    # Who was removed
+    # Removed members
 
     def _end(self, stream: Stream, last: int) -> None:
         super()._end(stream, last)
@@ -271,8 +274,8 @@ class GroupOrder(ChangingMember, kw_only=True):
             self.past.add_removed(self.in_group, stream, last, set())
 
     def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Seat]) -> None:
-        """The members of these groups do not wait for the removed any more. So if this process is one of
-        them, it is given nothing more there: that might precede what it is given elsewhere."""
+        """The members of these groups no longer wait for the removed ones. So if this process is one of the
+        removed, nothing more is delivered to it there: it might precede its deliveries in other groups."""
         for group, ends in removed.items():
             for stream, end in ends.items():
                 self.past.add_removed(group, stream, end, set(named_in))
@@ -281,7 +284,8 @@ class GroupOrder(ChangingMember, kw_only=True):
                 each._note_own_removal()
 
     def _note_own_removal(self) -> None:
-        """Whether this member is removed, or was admitted by one that is, beyond the end of its stream."""
+        """Record whether this member was removed, or was admitted by a removed one, beyond the end of its
+        stream."""
         ends = self.past.ends_of_removed(self.in_group)
         sponsors = self._whole_chain(self.stream).values()
         if self.is_member and (
@@ -289,7 +293,7 @@ class GroupOrder(ChangingMember, kw_only=True):
         ):
             self.phase = Phase.REMOVED
 
-    # What the process has been given
+    # Deliveries to the process
 
     def _member_in(self, group: str) -> GroupOrder | None:
         for each in (self, *self.elsewhere):
@@ -302,7 +306,7 @@ class GroupOrder(ChangingMember, kw_only=True):
         return self._first_lacking(across) is None
 
     def _first_lacking(self, across: Causes) -> NamedCause | None:
-        """One of these messages that the process has to wait for."""
+        """The first of these causes that the process has to wait for."""
         for group, causes in across.items():
             for stream, cause in causes.items():
                 if not self._has(group, stream, cause):
@@ -318,14 +322,14 @@ class GroupOrder(ChangingMember, kw_only=True):
         return all(each._will_start_with(stream, cause) for each in joining)
 
     def _was_given(self, stream: Stream, cause: Cause) -> bool:
-        """Whether the application has been given a message of this group, or never will be."""
+        """Whether a message of this group was delivered to the application, or never will be."""
         first = self._index.first_of(stream) if self.held else None
         if first is not None and first <= cause.seq:
             return False
         return is_settled(stream, cause, self.order.delivered, self._end_of)
 
     def _given_to_all(self, stream: Stream) -> int:
-        """The last message of a stream that every application of this group has been given."""
+        """The last message of a stream that was delivered to every application of this group."""
         counts = [
             min(each.delivered.get(stream, 0), each.waiting.get(stream, _NEVER) - 1)
             for each in self.progress.of(self._required())
@@ -335,14 +339,14 @@ class GroupOrder(ChangingMember, kw_only=True):
         return min([own, *counts] if first is None else [own, first - 1, *counts])
 
     def held_of(self, stream: Stream) -> int:
-        """How many messages of a stream wait, without copies of others."""
+        """How many messages of a stream wait, not counting copies of others."""
         return self._index.count_of(stream) if self.held else 0
 
     def _waiting_streams(self) -> set[Stream]:
         return self._index.streams() if self.held else set()
 
     def _waiting_from(self) -> Counts:
-        """From which message of each stream on something waits; O(messages that wait), for reports."""
+        """The first waiting message of each stream; O(messages that wait), for reports."""
         found: Counts = {}
         for message, held in self.held.items():
             for origin, seq in (message, *held.copies):

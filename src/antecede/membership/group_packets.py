@@ -1,6 +1,6 @@
 """Packets of members of overlapping groups, in addition to those of members of one group.
 
-A message names messages of other groups. A member that is in none of these groups passes the names on.
+A message names messages of other groups. A member that is in none of these groups forwards the names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Cause(msgspec.Struct, frozen=True, array_like=True):
 Causes = dict[str, dict[Stream, Cause]]
 """By group and stream."""
 RemovedMembers = dict[str, Counts]
-"""By group: the members that were removed, and where their streams end."""
+"""By group: the removed members, and where their streams end."""
 
 
 class GroupPayload(msgspec.Struct, frozen=True, array_like=True):
@@ -34,28 +34,28 @@ class GroupPayload(msgspec.Struct, frozen=True, array_like=True):
     payload: bytes
     across: Causes = {}
     removed: RemovedMembers = {}
-    """Members that were removed from groups and may not know it yet. `across` omits messages that only they
-    have not been given."""
+    """Removed members of groups that may not know of their removal yet. `across` omits messages that only
+    they have not received."""
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """What a new member of a group starts with."""
+    """The state with which a new member of a group starts."""
 
     state: bytes
     """The application's."""
     past: dict[Stream, Cause]
     """The messages in the state that some members may lack."""
     across: Causes
-    """The messages of other groups that the sponsor has been given, or knows of."""
+    """The messages of other groups that the sponsor has delivered, or knows of."""
     removed: RemovedMembers
     """See `GroupPayload`."""
 
 
 class GroupJoinRequest(JoinRequest, frozen=True, array_like=True, tag=80):
-    """As `JoinRequest`, of a process that may be in other groups."""
+    """As `JoinRequest`, for a process that may be in other groups."""
 
     past: dict[Stream, Cause] = {}  # noqa: RUF012
-    """The messages of this group of which it knows; its sponsor must have all of them."""
+    """The messages of this group that it knows of; its sponsor must have all of them."""
     removed: Counts = {}  # noqa: RUF012
     """Members that were removed from this group, and where their streams end: they must not act as
     sponsors."""

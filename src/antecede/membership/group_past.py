@@ -1,12 +1,12 @@
 """The causal past of a process in several groups, as far as some application may lack it.
 
 The past has one entry for each stream of each group: the last message that the process has delivered there,
-or of which it knows through others. A message to a group names the entries that no earlier message to that
-group has named. An entry is dropped when every application has been given its message.
+or that it knows of through others. A message to a group names the entries that no earlier message to that
+group has named. An entry is dropped once its message was delivered to every application.
 
-Removed members do not count for that. A process that was removed and does not know it may still deliver
-messages in that group. So each removal is named too, once in every group: the removed process learns of it
-before it is given messages that follow.
+Removed members do not count for that. A removed process that does not know of its removal may still deliver
+messages in that group. So each removal is named too, once in every group: the process learns of it before any
+message that depends on it is delivered there.
 
 In a fixed group fewer names suffice, because a message implies those that precede it in its group. Here it
 may be lost with a removed member while its predecessors are not.
@@ -35,9 +35,9 @@ class PastRemoval(msgspec.Struct):
     """A member was removed from a group."""
 
     end: int
-    """Where its stream ends."""
+    """The end of its stream."""
     named_in: set[Seat]
-    """As for messages."""
+    """As in `PastMessage`."""
 
 
 class ProcessPast(msgspec.Struct):
@@ -45,7 +45,7 @@ class ProcessPast(msgspec.Struct):
 
     entries: dict[str, dict[Stream, PastMessage]] = msgspec.field(default_factory=dict)
     removed: dict[str, dict[Stream, PastRemoval]] = msgspec.field(default_factory=dict)
-    """Kept as long as tombstones are, because nobody hears when the removed members know it."""
+    """Kept as long as tombstones, since removed members do not report that they know of their removal."""
 
     def to_name(self, group: str, stream: Stream) -> Causes:
         """The entries that a message to a group must name; `stream` is the process's own there."""
@@ -70,7 +70,7 @@ class ProcessPast(msgspec.Struct):
         return found
 
     def mark_named(self, group: str, stream: Stream) -> None:
-        """A message to a group has named all that it must."""
+        """A message to a group has named everything required."""
         for table in (self.entries, self.removed):
             for each, entries in table.items():
                 if each != group:
@@ -96,7 +96,7 @@ class ProcessPast(msgspec.Struct):
         return {stream: entry.end for stream, entry in self.removed.get(group, {}).items()}
 
     def drop(self, group: str, stream: Stream) -> bool:
-        """A stream need not be named any more; whether it would have been."""
+        """A stream need not be named any more; returns whether it would have been."""
         entries = self.entries.get(group, {})
         found = entries.pop(stream, None) is not None
         if not entries:
@@ -110,7 +110,7 @@ class ProcessPast(msgspec.Struct):
         return {each: self.of(each) for each in self.entries if each != group}
 
     def forget_seats_but(self, seats: set[Seat]) -> None:
-        """These are the process's own streams now."""
+        """These are now the process's own streams."""
         for table in (self.entries, self.removed):
             for entries in table.values():
                 for entry in entries.values():

@@ -1,8 +1,8 @@
 """An index of waiting messages in a member of overlapping groups, by the message for which each waits.
 
-A message waits for one other message at a time, and is checked again when that has been given to the
+A message waits for one other message at a time, and is checked again when that one was delivered to the
 application: first for one of its own group that immediately precedes it, then for one that it names of
-another group. So its cost depends on the number of causes that it names, however many messages wait.
+another group. So its cost depends on the number of its causes, not on the number of waiting messages.
 
 The index can be rebuilt from the member's saved state, and is not saved itself.
 """
@@ -20,14 +20,14 @@ from antecede.membership.group_packets import Cause, Causes
 from antecede.membership.packets import Stream
 
 NamedCause = tuple[str, Stream, Cause]
-"""A message that another names: its group, its stream, and where in it."""
+"""A message that another names: its group, its stream, and its position there."""
 
 
 class WaitingMessage(msgspec.Struct):
     """A message that its group has delivered, and that waits for others."""
 
     message: MessageId
-    """As the application knows it."""
+    """The id that the application knows."""
     payload: bytes
     across: Causes
     is_ordered: bool
@@ -35,12 +35,12 @@ class WaitingMessage(msgspec.Struct):
     broadcast, its group orders it after them although they are not its causes. Then this is false, and the
     message names its causes in its own group too."""
     copies: list[MessageId] = msgspec.field(default_factory=list)
-    """The same message, broadcast again by others."""
+    """The same message, rebroadcast by others."""
 
 
 class WaitingIndex:
-    """`held` are the messages that wait, and `behind` says for each message that its group has delivered
-    which before it do so, or are themselves behind some: those that precede it immediately."""
+    """`held` contains the waiting messages. `behind` contains, for each message that its group has delivered,
+    those of its immediate predecessors that wait or are themselves behind waiting messages."""
 
     def __init__(
         self, held: Mapping[MessageId, WaitingMessage], behind: dict[MessageId, set[MessageId]]
@@ -50,20 +50,20 @@ class WaitingIndex:
         """The order in which messages have begun to wait."""
         self._next_place = 0
         self._ready: list[tuple[int, MessageId]] = []
-        """Those that wait for nothing that is known; the first is at the top."""
+        """A heap of those that wait for nothing that is known."""
         self._named: dict[tuple[str, Stream, tuple[MessageId, ...]], list[tuple[int, int, MessageId]]] = {}
-        """Those that wait for a message which they name. Where its sender was admitted by the same messages,
-        an earlier one is given first, and is at the top."""
+        """Heaps of those that wait for a message which they name. Among senders admitted by the same
+        messages, the earlier message is delivered first."""
         self._followers: dict[MessageId, list[MessageId]] = {}
         """The reverse of `behind`."""
         self._ends: set[MessageId] = set()
-        """Messages that wait, or are behind some, and that none is behind."""
+        """Messages that wait, or are behind waiting messages, and that no other is behind."""
         self._shown: dict[MessageId, MessageId] = {}
-        """Those that wait, by the ids that the application knows."""
+        """Waiting messages, by the ids that the application knows."""
         self._unsettled: set[MessageId] = set()
-        """Those that wait, and copies of them."""
+        """By stream, messages that wait, and copies of them."""
         self._by_stream: dict[Stream, list[int]] = {}
-        """Their numbers, the lowest at the top, and perhaps of some that do not wait any more."""
+        """A heap of their numbers, possibly including some that no longer wait."""
         self._counts: Counter[Stream] = Counter()
         for message, causes in behind.items():
             self._note_behind(message, causes)
@@ -73,10 +73,10 @@ class WaitingIndex:
             for copy in waiting.copies:
                 self._note_unsettled(copy)
 
-    # What waits
+    # Waiting messages
 
     def hold(self, message: MessageId, waiting: WaitingMessage) -> None:
-        """A message begins to wait; what it is behind is known already."""
+        """A message begins to wait; its entry in `behind` exists already."""
         self._places[message] = self._next_place
         self._next_place += 1
         self._counts[message.origin] += 1
@@ -88,7 +88,7 @@ class WaitingIndex:
             self._set_ready(message)
 
     def add_copy(self, original: MessageId, copy: MessageId) -> MessageId | None:
-        """The same message was broadcast again; the one that waits, if it still does."""
+        """The same message was rebroadcast; returns the one that waits, if it still does."""
         message = self._shown.get(original)
         if message is not None:
             self._held[message].copies.append(copy)
@@ -100,7 +100,7 @@ class WaitingIndex:
         heappush(self._by_stream.setdefault(message.origin, []), message.seq)
 
     def first_of(self, stream: Stream) -> int | None:
-        """The first message of a stream that waits, or is a copy of one that does."""
+        """The first message of a stream that waits, or is a copy of a waiting one."""
         numbers = self._by_stream.get(stream)
         while numbers:
             if MessageId(stream, numbers[0]) in self._unsettled:
@@ -110,21 +110,21 @@ class WaitingIndex:
         return None
 
     def streams(self) -> set[Stream]:
-        """Those of which something waits."""
+        """The streams with waiting messages."""
         return {stream for stream in list(self._by_stream) if self.first_of(stream) is not None}
 
     def count_of(self, stream: Stream) -> int:
         """How many messages of a stream wait; copies of others do not count."""
         return self._counts[stream]
 
-    # What is behind others
+    # Messages behind waiting ones
 
     def causes_that_wait(self, causes: Iterable[MessageId]) -> set[MessageId]:
-        """Which of these wait, or are behind some that do."""
+        """Which of these wait, or are behind waiting messages."""
         return {each for each in causes if each in self._held or each in self._behind}
 
     def ends(self) -> set[MessageId]:
-        """All that waits is one of these, or they are behind it."""
+        """Every waiting message is one of these, or one of these is behind it."""
         return self.causes_that_wait(self._ends)
 
     def put_behind(self, message: MessageId, causes: set[MessageId]) -> None:
@@ -140,21 +140,21 @@ class WaitingIndex:
             self._ends.discard(each)
 
     def first_before(self, message: MessageId) -> MessageId | None:
-        """A message that waits and that this one is behind."""
+        """A waiting message that this one is behind."""
         while (causes := self._behind.get(message)) is not None:
             message = min(causes)
             if message in self._held:
                 return message
         return None
 
-    # What waits no more
+    # Releasing messages
 
     def take_ready(
         self,
         has: Callable[[str, Stream, Cause], bool],
         first_lacking: Callable[[Causes], NamedCause | None],
     ) -> MessageId | None:
-        """The message that has waited longest of those that wait for nothing any more."""
+        """Take the message that has waited longest among those that no longer wait for anything."""
         for key in list(self._named):
             group, stream, admissions = key
             waiting = self._named[key]
@@ -177,7 +177,7 @@ class WaitingIndex:
         heappush(self._ready, (self._places[message], message))
 
     def give(self, message: MessageId, waiting: WaitingMessage) -> None:
-        """A message that was ready does not wait any more, and is not held."""
+        """A message that was ready no longer waits, and is not held."""
         del self._places[message]
         self._counts[message.origin] -= 1
         self._shown.pop(waiting.message, None)
@@ -186,7 +186,7 @@ class WaitingIndex:
             self._release(message)
 
     def _release(self, message: MessageId) -> None:
-        """A message neither waits nor is behind any that does."""
+        """A message neither waits nor is behind a waiting one."""
         released = [message]
         while released:
             one = released.pop()

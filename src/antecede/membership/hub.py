@@ -1,4 +1,4 @@
-"""A super peer in a changing group: a member that has phones, of which the other members know nothing.
+"""A super peer in a dynamic group: a member with phones that the other members do not know about.
 
 It broadcasts its phones' messages in its own stream, in the order in which it receives them, with the causes
 that each phone names. So the group needs one count for each super peer, however many phones are behind it.
@@ -56,11 +56,11 @@ class SiteOrder(Mbcp):
     """`mbcp`, except that a member may broadcast for others, with their causes."""
 
     named: dict[int, int] | None = None
-    """What the next message names, if that is not what this member depends on."""
+    """The causes that the next message names, if they differ from this member's dependencies."""
 
     def stamp(self, seq: int, payload: bytes) -> DependencyPacket:
         named, self.named = self.named, None
-        if named is None or seq == 1:  # the first one names the message that admitted this member
+        if named is None or seq == 1:  # the first message names the one that admitted this member
             return super().stamp(seq, payload)
         for peer, count in named.items():
             if self.causes.get(peer) == count:
@@ -78,10 +78,10 @@ class HubMember(ChangingMember, kw_only=True):
 
     site: Site = msgspec.field(default_factory=Site)
 
-    # What a driver does
+    # Called by a driver
 
     def admit_phone(self, address: int, snapshot: bytes, now: int) -> Effects:
-        """Give a phone a slot, when the application has been given all that counts as delivered."""
+        """Give a phone a slot, once the application has received everything that counts as delivered."""
         site = self.site
         backlogs = [backlog for each, backlog in site.requests if each == address]
         site.requests = [each for each in site.requests if each[0] != address]
@@ -115,7 +115,8 @@ class HubMember(ChangingMember, kw_only=True):
         return self._effects()
 
     def _unstable(self) -> list[tuple[int, BacklogEntry]]:
-        """The application's messages that are not known to be stable, as a phone brings them back."""
+        """The application's messages that are not known to be stable, in the form in which a phone brings
+        them back."""
         found = []
         for number, message in self.site.unstable:
             content = self._content(message)
@@ -127,19 +128,19 @@ class HubMember(ChangingMember, kw_only=True):
 
     def _chains_of_unstable(self) -> dict[Stream, MessageId]:
         """The admissions of this member and of the senders of messages in `_unstable`: a phone may bring
-        these messages back to a super peer that has never heard of their senders."""
+        these messages back to a super peer that has never known their senders."""
         chain = self._whole_chain(self.stream)
         for _, message in self.site.unstable:
             chain |= self._admission_chain(message.origin)
         return chain
 
     def _content(self, message: MessageId) -> Content | None:
-        """What is in a message that is not known to be stable."""
+        """The content of a message that is not known to be stable."""
         entry = self.unstable.get(message.origin, {}).get(message.seq)
         return None if entry is None else decode_content(self._payload(message, entry.packet))
 
     def expel(self, address: int, now: int) -> Effects:
-        """Retire the slot of a phone that is gone; if it is not, it may join again."""
+        """Retire the slot of a phone that is gone; if it is still up, it may join again."""
         site, place = self.site, self.site.slots.get(address) or self.site.coming.get(address)
         if self.is_member and place is not None:
             self._retire(address)
@@ -150,13 +151,13 @@ class HubMember(ChangingMember, kw_only=True):
         return self._effects()
 
     def owes_expulsions(self) -> bool:
-        """Whether others are to be told which slots are retired, and may be: earlier versions cannot read
-        it."""
+        """Whether there are retired slots to announce to others, and all members' versions can read the
+        announcement."""
         return bool(self.site.unannounced) and self.is_member and self.version >= Expulsion.since
 
     def announce_expelled(self, now: int) -> Effects:
-        """Tell everybody that nothing more comes from the slots of expelled phones. A phone may have given
-        this super peer up before it could be told so, and have returned elsewhere with messages of which only
+        """Announce to everybody that the slots of expelled phones are retired. Such a phone may have given up
+        this super peer before it could be notified, and have returned elsewhere with messages of which only
         this one knows that they never arrived."""
         if self.owes_expulsions():
             expulsion = Expulsion(in_order(self.site.unannounced))
@@ -200,7 +201,7 @@ class HubMember(ChangingMember, kw_only=True):
         return Effects((*sends, *self._refuse_all(), *self.tell_stable(now).sends))
 
     def has_stable(self) -> bool:
-        """Whether phones can be told that something more is stable. O(members)."""
+        """Whether more messages have become stable than phones know of. O(members)."""
         if not self.is_member or not self.site.unstable:
             return False
         stream, seq = self.site.unstable[0][1]
@@ -227,15 +228,15 @@ class HubMember(ChangingMember, kw_only=True):
         return Effects(sends)
 
     def _end(self, stream: Stream, last: int) -> None:
-        """From now on messages become stable without the removed member, also admissions, and phones are not
-        told of stable admissions. So they learn how much of this member's stream a super peer must have
-        before they may bring anything back to it."""
+        """From now on messages, including admissions, become stable without the removed member, and phones
+        are not notified of stable admissions. So they are told how much of this member's stream a super peer
+        must have before they may bring anything back to it."""
         super()._end(stream, last)
         if stream in self.removals.removed:
             self.outbox += self._stable_up_to(0)
 
     def _stable_up_to(self, number: int) -> tuple[Send, ...]:
-        """To a phone a number above 0 also says that everything is settled that it has brought."""
+        """For a phone, a number above 0 also means that everything it has brought back is settled."""
         told = StableNumber(number, self.order.delivered[self.stream])
         delayed = self.site.delayed if number else {}
         to = tuple(sorted(self.site.slots.keys() - delayed.keys()))
@@ -316,13 +317,14 @@ class HubMember(ChangingMember, kw_only=True):
             return Fate.LOST
         if stream in self.order.delivered:
             return Fate.OPEN
-        # Forgotten, or never admitted.
+        # The stream is forgotten, or its member was never admitted.
         return super()._fate(BacklogEntry(MessageId(stream, 1), b""))
 
     # Receiving
 
     def _adopt(self, welcome: Welcome) -> None:
-        """Number what is in the snapshot and not known to be stable: phones may have to bring it back."""
+        """Number the messages in the snapshot that are not known to be stable: phones may have to bring them
+        back."""
         super()._adopt(welcome)
         site = self.site
         delivered = [(entry.place, message) for message, entry in self._in_order_of_arrival() if entry.place]
@@ -348,7 +350,7 @@ class HubMember(ChangingMember, kw_only=True):
         return delivery
 
     def _refuse_all(self) -> tuple[Send, ...]:
-        """After its removal, a super peer sends its phones away."""
+        """After its removal, a super peer refuses its phones."""
         site = self.site
         if self.phase != Phase.REMOVED or not (site.slots or site.coming):
             return ()
@@ -374,8 +376,8 @@ class HubMember(ChangingMember, kw_only=True):
             self._send(link, PhoneRefused(site.refused[link]))
 
     def _take_delayed(self, now: int) -> None:
-        """Everything that phones had broadcast before they returned is brought back. The messages that they
-        have broadcast since may follow, as their applications expect."""
+        """Everything that phones had broadcast before they returned is brought back. Now their later
+        broadcasts may follow, as their applications expect."""
         delayed, self.site.delayed = self.site.delayed, {}
         unstable = self.site.unstable
         stable = unstable[0][0] - 1 if unstable else self.site.number
@@ -431,14 +433,14 @@ class HubMember(ChangingMember, kw_only=True):
         return self._known_only(self.site.table.outwards(packet.causes.numbers()))
 
     def _known_only(self, counts: Counts) -> Counts:
-        """Without streams that everybody has completely."""
+        """The counts without streams that every member has completely."""
         known = self.order.delivered.keys() - self.progress.done - {self.stream}
         return {each: count for each, count in counts.items() if each in known}
 
     def _on_progress_of(self, place: LiveSlot, delivered_up_to: int) -> None:
         """A phone has delivered the messages up to this number."""
 
-    # Phones that come and go
+    # Arriving and departing phones
 
     def _reserve(self, link: int) -> None:
         site = self.site
@@ -447,8 +449,8 @@ class HubMember(ChangingMember, kw_only=True):
         slot, last = site.take_slot()
         site.coming[link] = ComingPhone(slot, last, site.number)
         chain = self._whole_chain(self.stream)
-        # Everybody has all of the streams that are done here. A member that has learned it may have forgotten
-        # them: from a report to everyone, a welcome, or the report that a new member is sent.
+        # Every member has all of the streams that are done here. A member that has learned this may have
+        # forgotten them: from a report to everyone, a welcome, or the report that a new member is sent.
         done, delivered = self._all_have(), self.order.delivered
         counts = {each: count for each, count in delivered.items() if each not in done}
         self._send(link, MoveReady(self.stream, slot, last, counts, chain))
@@ -460,7 +462,7 @@ class HubMember(ChangingMember, kw_only=True):
         place = site.slots.get(link) or site.coming.get(link)
         if place is not None:
             self._retire(link)
-            if place.last == packet.sent:  # else it has used numbers for messages that it has not sent
+            if place.last == packet.sent:  # otherwise it has used numbers for messages that it has not sent
                 site.free[place.slot] = place.last
         self._send(link, PhoneRefused(accepted))
 
@@ -480,7 +482,7 @@ class HubMember(ChangingMember, kw_only=True):
         )
 
     def _all_have(self) -> frozenset[Stream]:
-        """The streams that everybody has completely."""
+        """The streams that every member has completely."""
         return in_order(self.progress.done)
 
     def _update(self, now: int) -> None:
@@ -499,7 +501,7 @@ class HubMember(ChangingMember, kw_only=True):
 
     def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
         """Admit a phone that was released. This member has delivered everything that the phone has, and has
-        kept the messages that the phone lacks."""
+        retained the messages that the phone is missing."""
         site = self.site
         del site.coming[address]
         self.is_stale = True
@@ -522,12 +524,12 @@ class HubMember(ChangingMember, kw_only=True):
         )
         for down in lacks:
             self._send(address, down)
-        if not site.unstable:  # what it brings is stable, and nobody would tell it later
+        if not site.unstable:  # everything that it brings is stable, and no later notification would follow
             self._send(address, StableNumber(site.number, self.order.delivered[self.stream]))
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
-        """While a phone is coming, no stream is called done: its former super peer would forget it, and
-        could not say any more how much of it the phone has."""
+        """While a phone is arriving, no stream is reported as done: its former super peer would forget the
+        stream, and could no longer state how much of it the phone has."""
         report = super()._report(forgotten)
         if not self.site.coming:
             return report
@@ -537,13 +539,14 @@ class HubMember(ChangingMember, kw_only=True):
         return bool(self.site.coming)
 
     def _forget(self, stream: Stream) -> None:
-        """Nothing while a phone is coming, either: it may have been released with the counts of a stream that
-        its former super peer had not called done yet."""
+        """Nothing is forgotten while a phone is arriving, either: it may have been released with the counts
+        of a stream that its former super peer had not reported as done yet."""
         if self.site.coming:
             return
         super()._forget(stream)
         self.site.table.drop_stream(stream)
         self.site.latest.pop(stream, None)
-        # Phones of a removed member may return with more, and so may those that one that left had expelled.
+        # Phones of a removed member may return with more messages; so may phones that a departed member had
+        # expelled.
         if stream not in self.tombstones and self.authors.get(stream, {}).keys() <= {0}:
             self.authors.pop(stream, None)

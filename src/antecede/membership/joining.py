@@ -28,10 +28,10 @@ from antecede.protocols.base import NO_EFFECTS, Effects, LocalError, Packet, Rem
 
 
 class JoiningMember(ReturningMember, kw_only=True):
-    """Asks to be admitted, and admits others."""
+    """Asks for admission, and admits others."""
 
     def join(self, contact: int, now: int) -> Effects:
-        """Ask the member at an address to be admitted.
+        """Ask the member at an address for admission.
 
         An address is for one attempt. If there is no answer, the process asks again at another address and,
         once it is admitted, abandons the other attempts.
@@ -96,11 +96,11 @@ class JoiningMember(ReturningMember, kw_only=True):
                     self._retain(message, data, is_delivered=True)
             self._receive_messages(welcome.admission.origin, [packet], 0, is_fetched=True)
 
-    # At the sponsor, and at everyone else
+    # At the sponsor, and at every other member
 
     def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
-        """Admit the process at an address, at a moment between two deliveries, when the application has been
-        given all that counts as delivered: `snapshot` is its state. `contact` says who it is."""
+        """Admit the process at an address, between two deliveries, once the application has received
+        everything that counts as delivered: `snapshot` is its state. `contact` identifies the process."""
         self.requests = [each for each in self.requests if each != address]
         if not self.is_member:
             return NO_EFFECTS
@@ -181,12 +181,13 @@ class JoiningMember(ReturningMember, kw_only=True):
         self._send(admission.address, self._report(forgotten))
 
     def _owed_to(self, stream: Stream, admission: AdmitMember) -> list[Packet]:
-        """The packets that a new member lacks of this one. From now on everything is sent to it."""
+        """The packets of this member that a new member is missing. From now on everything is sent to it."""
         known = admission.counts.get(self.stream, 0)
         own = self.unstable.get(self.stream, {})
         owed = dict.fromkeys(own[seq].packet for seq in sorted(own) if seq > known)
         packets = [self._decode_message(data) for data in owed]
-        # Where members forward messages, they forward to the new one, too: all but those that nobody does.
+        # Where members forward messages, they forward to the new one, too, except for messages that are sent
+        # directly.
         return [packet for packet in packets if not self.order.relays or is_direct(packet)]
 
     def _forward_to_newcomers(self, message: MessageId) -> None:
@@ -205,7 +206,7 @@ class JoiningMember(ReturningMember, kw_only=True):
 
     def _answer_nobody(self, link: int) -> None:
         """Tell the process at the other end that no member is at this address. A member that has left need
-        not say so, because its last message does."""
+        not do so, because its last message implies it."""
         if self.phase == Phase.REMOVED or self.stream < 0:
             self._send(link, NobodyHere(self.phase == Phase.REMOVED))
 

@@ -23,7 +23,7 @@ class LeavingMember(JoiningMember, kw_only=True):
     """Leaves, and confirms that others have left."""
 
     def may_leave(self) -> bool:
-        """Others may wait for what this member holds of removed streams."""
+        """Others may wait for the messages of removed streams that this member holds."""
         return self.is_member and not self._unclosed()
 
     def leave(self, now: int) -> Effects:
@@ -62,14 +62,14 @@ class LeavingMember(JoiningMember, kw_only=True):
                 self.contacts |= packet.contacts
                 self.ended |= {packet.member, *packet.ended}
                 if packet.member in packet.view:
-                    # A member: others that were have left or were removed, perhaps long ago.
+                    # By a member: others have left or were removed, perhaps long ago.
                     self.ended |= self.sent_to - packet.view.keys()
                 if packet.is_forgotten:
-                    # That includes members of which this one has heard only now, and that are forgotten.
+                    # That includes members that this one has learned of only now, and that are forgotten.
                     self.ended |= self.awaiting
                 self._go_if_possible()
             case ProgressReport() if not packet.has_left:
-                # Perhaps from a member of which this one does not know.
+                # Perhaps from a member that this one does not know.
                 self.awaiting.add(packet.member)
                 self._send(link, self._report())
             case ProgressReport():

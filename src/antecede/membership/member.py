@@ -1,11 +1,10 @@
-"""A member of a changing group, without clock, socket or disk.
+"""A member of a dynamic group, without clock, socket or disk.
 
 Changes are causally ordered messages. A member's *view* is a function of the messages that it has delivered:
 admitted, minus left, minus removed. There is no coordinator, and nobody stops broadcasting.
 
-The member wraps a protocol of a fixed group (`order`), which keeps causal order among streams and is told who
-is in the view. Links must be reliable and FIFO. A driver treats a member like any other protocol. In addition
-it
+The member wraps a protocol of a fixed group (`order`), which keeps causal order among streams and is notified
+of the view. Links must be reliable and FIFO. A driver treats a member like any other protocol. In addition it
 
 - passes `join`, `leave`, `remove`, `suspect` and `trust`, and calls `report` now and then;
 - when a process asks to be admitted (`requests`), calls `sponsor` with the application's state;
@@ -121,13 +120,13 @@ class ChangingMember(LeavingMember, kw_only=True):
         return self._effects()
 
     def suspect(self, stream: Stream, now: int) -> Effects:
-        """A member seems to be down: prefer others where that is possible."""
+        """A member is suspected: prefer others where that is possible."""
         if self.is_member and stream in self.addresses:
             self._send_again(self.order.suspect(stream))
         return self._effects()
 
     def trust(self, stream: Stream, now: int) -> Effects:
-        """A member that was suspected is there after all."""
+        """A suspected member is up after all."""
         items = self.order.trust(stream)
         if self.is_member:
             self._send_again(items)
@@ -148,7 +147,7 @@ class ChangingMember(LeavingMember, kw_only=True):
         return self.undelivered.pop(0) if self.is_member and self.undelivered else None
 
     def _deliver_in_order(self, now: int) -> bool:
-        """Take the next message from the protocol; whether there was one."""
+        """Take the next message from the protocol; returns whether there was one."""
         delivery = self.order.deliver(now)
         if delivery is None:
             return False
@@ -163,7 +162,7 @@ class ChangingMember(LeavingMember, kw_only=True):
         return True
 
     def _take(self, content: Content, delivery: Delivery, now: int) -> None:
-        """A message is delivered by the protocol."""
+        """The protocol has delivered a message."""
         if not isinstance(content, ApplicationData):
             self._apply(content, delivery.message, now)
         elif content.original is not None and content.original.origin in self.addresses:
@@ -193,7 +192,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             case Disowning():
                 self._on_disowning(content.stream, message)
             case ApplicationData() | Expulsion():
-                pass  # of slots know super peers
+                pass  # super peers know of slots
 
     def waiting(self) -> list[Waiting]:
         held: list[Waiting] = self.order.waiting()
@@ -208,7 +207,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             before, self.before_welcome = self.before_welcome, []
             for source, data in before:
                 early = self.decode(data)
-                with contextlib.suppress(RemoteError):  # one that lies does not keep out what others sent
+                with contextlib.suppress(RemoteError):  # a lie by one does not suppress packets from others
                     if self.sealer.accepts(early):
                         self._receive_as_member(source, early, now)
         elif self.is_member or self.phase == Phase.LEAVING:
@@ -273,15 +272,15 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._refuse_void()
 
     def _answer_stranger(self, link: int, request: LinkRequest) -> None:
-        """This member has left, and will never know the one that asks for a link. If that one was never
-        admitted, the messages that it lacks may be stable, so that nobody retains them."""
+        """This member has left, and will never know the requester. If the requester was never admitted, the
+        messages that it is missing may be stable, so that nobody retains them."""
         if any(map(self._is_beyond, request.admissions.values())):
             self._send(link, RemovedNotice(request.member, 0))
         else:
             self._supply_link(link, request)
 
     def _answer_removed(self, stream: Stream, end: int, packet: Packet) -> Packet:
-        """A removed member that had left before, and of which nothing is lost, need not return."""
+        """A removed member that had left before, and has lost no messages, need not return."""
         if isinstance(packet, ProgressReport) and packet.has_left and packet.delivered.get(stream, 0) <= end:
             return self._confirmation(stream)
         return RemovedNotice(stream, end)
@@ -300,7 +299,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             case Farewell():
                 self._on_farewell(packet.member)
             case _:
-                pass  # too late
+                pass  # it arrived too late
 
     def _on_progress(self, link: int, report: ProgressReport) -> None:
         member = report.member
@@ -308,7 +307,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._send(link, self._confirmation(member))  # perhaps again: others may have ended since
             if member not in self.ends:
                 for table in (self.early, self.early_requests, self.progress.pending):
-                    table.pop(member, None)  # it did not know; everybody has had these messages
+                    table.pop(member, None)  # it did not know; every member has these messages
             return
         self.progress.receive(report)
         self.heard[member] = report.delivered
@@ -322,7 +321,7 @@ class ChangingMember(LeavingMember, kw_only=True):
         delivered, member, seq = self.order.delivered, report.member, 0
         while member not in delivered:
             if member not in report.admissions:
-                return True  # everybody has known it
+                return True  # every member has known it
             member, seq = report.admissions[member]
             if member in self.tombstones:
                 return seq <= self.tombstones[member]
@@ -346,7 +345,7 @@ class ChangingMember(LeavingMember, kw_only=True):
             self._agree()
 
     def report(self, now: int) -> Effects:
-        """Report to others what is delivered here, and ask for messages that are missing since the last
+        """Report to others what is delivered here, and request messages that have been missing since the last
         report."""
         if self.is_member:
             report = self._report()

@@ -1,10 +1,10 @@
-"""`multigroup` in changing groups: causal order across groups that share processes.
+"""`multigroup` in dynamic groups: causal order across groups that share processes.
 
 A process has one member in each of its groups. Inside its group a member runs `mbcp`, and joins, departures
 and removals happen there: no group waits for another. A message that its group has delivered then waits, in
-`GroupOrder`, until the process has been given the messages of other groups that it names. So a group agrees
-on the end of a removed stream whatever happens in other groups. A process does not wait for a named message
-that is lost with a removed member, nor for one of a group that it is not in.
+`GroupOrder`, until the messages of other groups that it names were delivered to the process. So a group
+agrees on the end of a removed stream whatever happens in other groups. A process does not wait for a named
+message that is lost with a removed member, nor for one of a group that it is not in.
 
 - A process that joins sends its sponsor the messages of that group of which it knows. The sponsor admits it
   once it has been given all of them.
@@ -62,7 +62,7 @@ from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.multigroup import Multigroup
 
 _PATIENCE = 3
-"""How often other members of a process report until an attempt to join is abandoned for a later one."""
+"""After how many reports by other members of the process an attempt to join is abandoned for a later one."""
 
 
 class ChangingMultigroup(GroupOrder, kw_only=True):
@@ -74,10 +74,10 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
     packets: ClassVar[Any] = Mbcp.packets | MembershipPacket | GroupJoinRequest | GroupReport
 
     known: dict[Stream, Cause] = msgspec.field(default_factory=dict)
-    """While it joins: the messages of this group of which the process knew when it asked. The snapshot must
-    have them."""
+    """While it joins: the messages of this group that the process knew of when it asked. The snapshot must
+    contain them."""
     contact: int = -1
-    """While it joins: whom it has asked."""
+    """While it joins: the contact that it has asked."""
     is_late: bool = False
     """While it joins: whether another member of the process has reported since it asked."""
     waited: int = 0
@@ -87,12 +87,13 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
     welcome: tuple[int, bytes] | None = None
     """While it waits to start: the address from which the welcome came, and the packet."""
     asking: dict[int, dict[Stream, Cause]] = msgspec.field(default_factory=dict)
-    """By address: the processes that ask to be admitted, and what this member must have been given before."""
+    """By address: the processes that ask for admission, and the messages that must be delivered here
+    before."""
     reported_gone: list[tuple[Stream, int, dict[str, frozenset[Stream]]]] = msgspec.field(
         default_factory=list
     )
-    """Reports that streams of other groups are gone: who sent them, after which of its messages, and
-    which."""
+    """Reports that streams of other groups are forgotten: the sender, the last message that it had broadcast
+    before, and the streams."""
     to_report: dict[str, set[Stream]] = msgspec.field(default_factory=dict)
 
     # Joining
@@ -122,7 +123,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             self.is_late = True
             return
         if self.waited > _PATIENCE and self._has_asked_again():
-            # Its sponsor may be gone. The other members wait for its flush report on that, and the sponsors
+            # Its sponsor may be gone. The other members wait for its flush report on that, and the contacts
             # that it has asked since then wait for them.
             self.outbox += self.abandon(0).sends
             return
@@ -165,7 +166,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return super().receive(link, packet, now)
 
     def _refuse(self, link: int) -> None:
-        """Nobody will be at this address. All who take it for a member's are told at once: its sponsor may be
+        """This address is given up. All who take it for a member's are notified at once: its sponsor may be
         removed, and others would wait for its flush report."""
         self.has_refused = True
         for each in sorted({link, *(source for source, _ in self.before_welcome)}):
@@ -173,7 +174,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         self.before_welcome = []
 
     def refresh(self, now: int) -> Effects:
-        """The process was given a message in another of its groups, or is not in it any more."""
+        """A message was delivered to the process in another of its groups, or it is no longer in that
+        group."""
         if self.phase == Phase.JOINING:
             self._start(now)
         elif self.is_member:
@@ -181,7 +183,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return self._effects()
 
     def _start(self, now: int) -> None:
-        """Become a member, if the process has been given all that precedes the snapshot."""
+        """Become a member, if everything that precedes the snapshot was delivered to the process."""
         if self.welcome is None:
             return
         link, data = self.welcome
@@ -216,8 +218,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                 self.requests.append(address)
 
     def _may_admit(self, past: dict[Stream, Cause]) -> bool:
-        """Whether the application has everything that counts as delivered here, and all that the process
-        knows."""
+        """Whether the application has everything that counts as delivered here, and everything that the
+        process knows of."""
         return not self.held and all(self._was_given(stream, cause) for stream, cause in past.items())
 
     def sponsor(self, address: int, snapshot: bytes, now: int, contact: bytes = b"") -> Effects:
@@ -250,7 +252,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return super().may_leave() and not self.held
 
     def _fate(self, entry: BacklogEntry) -> Fate:
-        """What is brought back is given to the application after what precedes it, and waits for nothing."""
+        """A message that is brought back is delivered to the application after its predecessors, and waits
+        for nothing."""
         found = super()._fate(entry)
         if found is Fate.LOST:
             is_waiting = len(self.held) > self.held_of(self.stream)  # more than own copies
@@ -274,7 +277,8 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
         return _group_report(ordinary, self._waiting_from(), gone, removed)
 
     def _known(self) -> dict[Stream, ProgressReport]:
-        """Include what waits at others: a new member must know from the start that it is not given there."""
+        """Include what waits at others: a new member must know from the start that it is not delivered
+        there."""
         known = super()._known()
         for member, each in self.progress.known.items():
             if each.waiting:
@@ -303,7 +307,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
                 self.past.drop(self.in_group, stream)
 
     def _finished(self, others: list[KnownProgress]) -> Counts:
-        """What waits somewhere is still needed."""
+        """Messages that wait somewhere are still needed."""
         waiting = self._waiting_streams().union(*(each.waiting for each in others))
         return {stream: end for stream, end in self._closed().items() if stream not in waiting}
 
@@ -313,7 +317,7 @@ class ChangingMultigroup(GroupOrder, kw_only=True):
             each.to_report.setdefault(self.in_group, set()).add(stream)
 
     def _hear_of_gone(self) -> None:
-        """Take effect after what was broadcast before it, which may name these streams."""
+        """Apply these reports after everything that was broadcast before them, which may name the streams."""
         left = []
         for member, sent, gone in self.reported_gone:
             if member in self.progress.pending or not self._was_given(member, Cause(sent)):
@@ -352,7 +356,7 @@ def _group_report(
 
 
 def _starts_with(welcome: Welcome, stream: Stream, cause: Cause) -> bool:
-    """Whether a message is in the snapshot of a welcome, or will never be given to anybody."""
+    """Whether a message is in the snapshot of a welcome, or will never be delivered to anybody."""
 
     def end_of(each: Stream) -> int | None:
         end = welcome.cuts.get(each)

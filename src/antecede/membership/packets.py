@@ -1,4 +1,4 @@
-"""The packets of members of a changing group.
+"""The packets of members of a dynamic group.
 
 A *stream* is the numbered messages of one incarnation of a member. Its id is unique without agreement: small
 for founders, and a hash of the message that admitted it for everyone else, so a process that joins again has
@@ -23,11 +23,11 @@ Stream = int
 _Item = TypeVar("_Item", Stream, MessageId)
 
 _JOINED = 1 << 62
-"""Ids from here on are of members that have joined; founders have lower ones."""
+"""Ids from here on belong to members that have joined; founders have lower ones."""
 
 
 def admitted_stream(address: int, admission: MessageId) -> Stream:
-    """The stream of the process at an address that a message admits."""
+    """The stream of the process at an address that is admitted by a message."""
     text = f"{address}:{admission.origin}:{admission.seq}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little") | _JOINED
 
@@ -37,7 +37,7 @@ def is_founder(stream: Stream) -> bool:
 
 
 Counts = dict[Stream, int]
-"""How many messages of each stream; none of a stream that is not in it."""
+"""How many messages of each stream; a stream that is missing has none."""
 
 
 def in_order(items: Iterable[_Item]) -> frozenset[_Item]:
@@ -50,11 +50,11 @@ def in_order(items: Iterable[_Item]) -> frozenset[_Item]:
 
 
 class ApplicationData(msgspec.Struct, frozen=True, tag="data", array_like=True):
-    """Of the application."""
+    """A message of the application."""
 
     payload: bytes
     original: MessageId | None = None
-    """The id under which it was first broadcast, if a member that was removed wrongly brings it back."""
+    """The id under which it was first broadcast, if a wrongly removed member brings it back."""
     author: tuple[Stream, int] | None = None
     """If a phone broadcast it first: the stream of its super peer, and its slot there."""
     sent_by: tuple[int, int] | None = None
@@ -62,7 +62,7 @@ class ApplicationData(msgspec.Struct, frozen=True, tag="data", array_like=True):
 
 
 class AdmitMember(msgspec.Struct, frozen=True, tag="admit", array_like=True):
-    """`stream` is a member, for everyone who has delivered this."""
+    """`stream` becomes a member for everyone who has delivered this."""
 
     stream: Stream
     address: int
@@ -70,16 +70,16 @@ class AdmitMember(msgspec.Struct, frozen=True, tag="admit", array_like=True):
     """How many messages its sponsor had delivered at that moment, of every stream that it knew. The snapshot
     has exactly these."""
     contact: bytes = b""
-    """Who it is and where it can be reached, as drivers write it."""
+    """The identity and address of the new member, encoded by drivers."""
 
 
 class Departure(msgspec.Struct, frozen=True, tag="leave", array_like=True):
-    """The last message of its stream; its member needs nothing more."""
+    """The last message of its stream; its sender needs nothing more."""
 
     sent_to: frozenset[Stream]
-    """The members to which its sender sends it; others have to fetch it."""
+    """The members to which its sender sends it; others must fetch it."""
     expelled: Counts = msgspec.field(default_factory=dict)
-    """If it is a super peer's: by slot, the last message that it has broadcast for each expelled phone. All
+    """From a super peer: by slot, the last message that it has broadcast for each expelled phone. All
     messages of its other phones are in its stream."""
 
 
@@ -96,7 +96,7 @@ class FlushReport(msgspec.Struct, frozen=True, tag="flush", array_like=True):
     held: Counts
     """The last message held without a gap before it."""
     cuts: Counts
-    """Where the stream ends, if that is known."""
+    """The end of the stream, if it is known."""
 
 
 class Disowning(msgspec.Struct, frozen=True, tag="disown", array_like=True):
@@ -106,8 +106,8 @@ class Disowning(msgspec.Struct, frozen=True, tag="disown", array_like=True):
 
 
 class Expulsion(msgspec.Struct, frozen=True, tag="expel", array_like=True):
-    """Its sender, a super peer, has retired these slots, because it has expelled the phones there: it has
-    broadcast all that it ever will from them."""
+    """Its sender, a super peer, has retired these slots, because it has expelled their phones: it will
+    broadcast no more messages from them."""
 
     since: ClassVar[int] = 2
 
@@ -118,7 +118,7 @@ MembershipChange = AdmitMember | Departure | Removal | FlushReport | Disowning |
 Content = ApplicationData | MembershipChange
 
 PLAIN, _OTHER = b"\x00", b"\x01"
-"""How the payloads of the application's own messages begin, and how the others do."""
+"""The first bytes of payloads: of the application's own messages, and of others."""
 _decoder = msgspec.msgpack.Decoder(Content)
 
 
@@ -139,12 +139,12 @@ def decode_content(payload: bytes) -> Content:
 
 
 def is_plain(payload: bytes) -> bool:
-    """Whether a payload contains only the application's own, as most do."""
+    """Whether a payload contains only an application message, as most do."""
     return not payload[0] & ~SEALED if payload else False
 
 
 def is_sent_directly(content: Content) -> bool:
-    """Whether its member sends a message to everyone itself, even if the protocol forwards others: a removal
+    """Whether a member sends this message to everyone itself, even if the protocol forwards others: a removal
     waits for the reports of all members, and the number of packets is the same."""
     return isinstance(content, FlushReport)
 
@@ -157,7 +157,7 @@ class ControlPacket(Packet, frozen=True, array_like=True):
 
 
 class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
-    """What its sender has delivered, closed, and called done."""
+    """What its sender has delivered and closed, and which streams it has announced as done."""
 
     metric_name: ClassVar[str] = "progress"
 
@@ -174,19 +174,19 @@ class ProgressReport(ControlPacket, frozen=True, array_like=True, tag=40):
     so on, as far as some members may never deliver them."""
 
     def waiting_from(self) -> Counts:
-        """From which message of each stream on the application has not been given what is delivered."""
+        """By stream, the first message that is delivered here but was not given to the application yet."""
         return {}
 
 
 class GroupReport(ProgressReport, frozen=True, array_like=True, tag=81):
-    """As `ProgressReport`, of a member that may be in other groups."""
+    """As `ProgressReport`, from a member that may be in other groups."""
 
     waiting: Counts = {}  # noqa: RUF012
-    """From which message of each stream on the application has not been given what is delivered."""
+    """By stream, the first message that is delivered but was not given to the application yet."""
     gone: dict[str, frozenset[Stream]] = {}  # noqa: RUF012
     """Streams of other groups that need not be named any more."""
     removed: dict[str, Counts] = {}  # noqa: RUF012
-    """By group, members that were removed and may not know it, and where their streams end."""
+    """By group, removed members that may not know of their removal, and where their streams end."""
 
     def waiting_from(self) -> Counts:
         return self.waiting
@@ -206,11 +206,11 @@ class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
     """Of those in `view`."""
     is_forgotten: bool = False
-    """Whether the sender has forgotten the receiver's stream: then everyone has closed it."""
+    """Whether the sender has forgotten the receiver's stream: then every member has closed it."""
 
 
 class JoinRequest(ControlPacket, frozen=True, array_like=True, tag=42):
-    """The process at this address wants to be a member."""
+    """The process at this address asks for admission."""
 
     metric_name: ClassVar[str] = "join"
 
@@ -224,7 +224,7 @@ class HistoryRequest(JoinRequest, frozen=True, array_like=True, tag=58):
 
 
 class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
-    """The state with which a newly admitted member starts, from its sponsor."""
+    """The initial state of a newly admitted member, from its sponsor."""
 
     metric_name: ClassVar[str] = "welcome"
 
@@ -234,7 +234,7 @@ class Welcome(ControlPacket, frozen=True, array_like=True, tag=43):
     """The application's state, after exactly what is in `delivered` and before the admission."""
     delivered: Counts
     addresses: Counts
-    """Of the members of the view."""
+    """The addresses of the members of the view."""
     messages: list[bytes]
     """Packets of the sponsor's protocol: the messages that it has delivered and does not know to be stable,
     in the order of delivery, and then those that it holds."""
@@ -271,7 +271,7 @@ class SealedWelcome(Welcome, frozen=True, array_like=True, tag=54):
 
 
 class FetchRequest(ControlPacket, frozen=True, array_like=True, tag=44):
-    """Its sender lacks these messages."""
+    """Requests missing messages."""
 
     metric_name: ClassVar[str] = "fetch"
 
@@ -281,7 +281,7 @@ class FetchRequest(ControlPacket, frozen=True, array_like=True, tag=44):
 
 
 class FetchReply(ControlPacket, frozen=True, array_like=True, tag=45):
-    """Packets of the sender's protocol, with messages that were asked for."""
+    """Packets of the sender's protocol, with requested messages."""
 
     metric_name: ClassVar[str] = "fetched"
 
@@ -297,7 +297,7 @@ class NobodyHere(ControlPacket, frozen=True, array_like=True, tag=46):
 
 
 class Farewell(ControlPacket, frozen=True, array_like=True, tag=48):
-    """Its sender has left, and forwards nothing more."""
+    """Its sender has left, and no longer forwards messages."""
 
     metric_name: ClassVar[str] = "farewell"
 
@@ -305,7 +305,7 @@ class Farewell(ControlPacket, frozen=True, array_like=True, tag=48):
 
 
 class VersionRequired(ControlPacket, frozen=True, array_like=True, tag=59):
-    """Its sender admits nobody who does not speak this version of the wire format (`upgrading.py`)."""
+    """Its sender admits no process that does not speak this version of the wire format (`upgrading.py`)."""
 
     metric_name: ClassVar[str] = "version"
     since: ClassVar[int] = 2

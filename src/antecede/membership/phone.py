@@ -1,4 +1,4 @@
-"""A phone in a changing group: an internal peer that joins, leaves, and moves between super peers.
+"""A phone in a dynamic group: an internal peer that joins, leaves, and moves between super peers.
 
 A move leaves no gap and needs no snapshot. From some moment on, the new super peer keeps for the phone every
 message that it delivers. The old one releases the phone once it has delivered everything that the new one had
@@ -46,8 +46,8 @@ from antecede.protocols.freescale.packets import DownlinkPacket, NumberAssignmen
 ACK_EVERY = 8
 """Deliveries after which a silent phone reports its progress."""
 SETTLES_FIRST_SINCE = 2
-"""The version of the wire format in which super peers accept nothing from a phone, and do not tell it what is
-stable, until everything that it has brought is broadcast again or need not be."""
+"""The wire version from which on super peers accept nothing from a phone, and do not tell it what is stable,
+until everything that it has brought back was rebroadcast or need not be."""
 
 
 class FifoInternalPeer(InternalPeer, tag="phone"):
@@ -60,7 +60,7 @@ class FifoInternalPeer(InternalPeer, tag="phone"):
     )
 
     is_linear: bool = False
-    """Whether it names everything that it has delivered, by the last number, instead of single numbers."""
+    """Whether it names everything that it has delivered by the last number, rather than by single numbers."""
 
     def create_packet(self, payload: bytes) -> UplinkPacket:
         if self.is_linear:
@@ -80,7 +80,7 @@ class FifoInternalPeer(InternalPeer, tag="phone"):
 
 
 class PhoneSlot(msgspec.Struct):
-    """A place at a super peer, and what is numbered there."""
+    """A slot at a super peer, and its numbering."""
 
     hub: int
     """The super peer's address."""
@@ -104,7 +104,7 @@ class RetainedByPhone(msgspec.Struct):
 
     entry: BacklogEntry
     number: int
-    """At its present super peer; 0 if it is not known yet."""
+    """Its number at the current super peer; 0 if it is not known yet."""
 
 
 class Phone(msgspec.Struct):
@@ -122,27 +122,27 @@ class Phone(msgspec.Struct):
     is_giving_up: bool = False
     """Whether it asks its super peer what that has accepted, in order to return."""
     before: list[SiteDownlink] = msgspec.field(default_factory=list)
-    """What was received before a move, and is delivered first."""
+    """Messages that were received before a move, and are delivered first."""
     queue: list[UplinkPacket] = msgspec.field(default_factory=list)
-    """What was broadcast during a move."""
+    """Messages that were broadcast during a move."""
     retained: list[RetainedByPhone] = msgspec.field(default_factory=list)
     brought: Backlog = msgspec.field(default_factory=Backlog)
-    """What it brought from its former life, and who was admitted by which message since then."""
+    """The backlog of its former incarnation, and the admissions since then, by stream."""
     hears_when_settled: bool = False
-    """Whether its super peer lets it know when all that it has brought is settled."""
+    """Whether its super peer notifies it when everything that it has brought back is settled."""
     is_settled: bool = False
-    """Whether that has happened, and the driver has not seen to it."""
+    """Whether that has happened, and the driver has not handled it yet."""
     late: list[BacklogEntry] = msgspec.field(default_factory=list)
-    """What it has broadcast since it returned and before that was settled. Everybody delivers what it has
-    brought before that; for its own application the driver sees to it."""
+    """What it has broadcast since it returned and before that was settled. Everybody delivers its backlog
+    before these messages; the driver arranges the same for its own application."""
     last: int = 0
-    """The last message of its super peer's stream when that said what is stable."""
+    """The last message of its super peer's stream at the time of the last stability announcement."""
     snapshot: bytes | None = None
     quitting: set[int] = msgspec.field(default_factory=set)
-    """Super peers that were asked for a slot and then told that it is not wanted; until they answer."""
+    """Super peers that were asked for a slot that is no longer wanted, until they answer."""
     outbox: list[Send] = msgspec.field(default_factory=list)
 
-    # What the application and its driver do
+    # Called by the application and its driver
 
     def join(self, hub: int) -> None:
         if self.phase != Phase.OUTSIDE:
@@ -176,7 +176,7 @@ class Phone(msgspec.Struct):
         as another incarnation. It first asks the other super peers what they have accepted from it."""
         here, coming = self.here, self.coming
         if coming is None and here is not None and here.hub not in gone and self.phase == Phase.MEMBER:
-            self.contact = here.hub  # it stays where it is
+            self.contact = here.hub  # it stays at its super peer
             return
         if coming is not None and coming.hub not in gone:
             self._send(coming.hub, PhoneLeave(coming.peer.sent))
@@ -197,7 +197,7 @@ class Phone(msgspec.Struct):
         queued = {packet.message_ids()[0] for packet in self.queue}
         for each in self.retained:
             if each.entry.original in queued:
-                each.entry = msgspec.structs.replace(each.entry, is_lost=True)  # nobody was sent it
+                each.entry = msgspec.structs.replace(each.entry, is_lost=True)  # it was sent to nobody
         self.queue, self.phase = [], Phase.REMOVED
 
     def broadcast(self, payload: bytes) -> Effects:
@@ -252,7 +252,7 @@ class Phone(msgspec.Struct):
         elif isinstance(packet, PhoneRefused):
             self._on_refused(link, packet)
         elif here is None or self.phase != Phase.MEMBER or link != here.hub:
-            return  # from a super peer that it has left, or was removed with
+            return  # from a super peer that it has left, or lost by a removal
         elif isinstance(packet, PhoneReleased):
             if coming is not None and not self.is_released and not self.is_giving_up:
                 self.is_released = True
@@ -278,7 +278,7 @@ class Phone(msgspec.Struct):
         coming = self.coming
         if self.phase == Phase.JOINING and link == self.contact and welcome.snapshot is not None:
             self.phase, self.snapshot = Phase.MEMBER, welcome.snapshot
-            # One that is upgraded later does not hold back what it has not held back so far.
+            # A super peer that is upgraded later does not delay what it has not delayed so far.
             self.hears_when_settled = version >= SETTLES_FIRST_SINCE
             self.here = PhoneSlot.create(link, welcome.stream, welcome.slot, welcome.sent, self.is_linear)
             self.here.begin(welcome.number, [])
@@ -290,12 +290,12 @@ class Phone(msgspec.Struct):
         elif coming is not None and self.here is not None and link == coming.hub and self.is_released:
             self.before += self.here.peer.holdback.ready
             coming.begin(welcome.number, welcome.skipped.numbers())
-            # Not those of the slot: it may have been another phone's, of which this one has messages.
+            # Not those of the slot: its previous phone may be the author of messages that this one has.
             queued = {packet.message_ids()[0] for packet in self.queue}
             for each in self.retained:
                 each.number = 0 if each.entry.original in queued else welcome.current
             self.here, self.coming, self.is_released = coming, None, False
-            self.last = welcome.last  # it has all that the former one had
+            self.last = welcome.last  # it has everything that the former super peer had
             queue, self.queue = self.queue, []
             for packet in queue:
                 self._send(link, msgspec.structs.replace(packet, delivered_up_to=coming.peer.delivered.base))
@@ -332,7 +332,7 @@ class Phone(msgspec.Struct):
             if not self.is_giving_up:
                 self.give_up({link})
         elif link == self.contact:
-            self.contact = here.hub  # it stays where it is
+            self.contact = here.hub  # it stays at its super peer
 
     def _mark_unaccepted(self, here: PhoneSlot, accepted: int) -> None:
         for each in self.retained:
@@ -341,7 +341,7 @@ class Phone(msgspec.Struct):
                 each.entry = msgspec.structs.replace(entry, is_lost=True)
 
     def _has(self, message: MessageId) -> bool:
-        """Whether it has a message, which two members have broadcast again, from its former super peer."""
+        """Whether its former super peer sent it a message that two members have rebroadcast."""
         return any(each.entry.original == message for each in self.retained)
 
     def _note_number(self, here: PhoneSlot, packet: NumberAssignment) -> None:
@@ -351,14 +351,15 @@ class Phone(msgspec.Struct):
 
     @property
     def is_settling(self) -> bool:
-        """Whether its super peer will let it know when all that it has brought is settled."""
+        """Whether its super peer will notify it when everything that it has brought back is settled."""
         return self.hears_when_settled and bool(self.brought.entries)
 
     def _settle(self) -> None:
-        """The super peer has taken a message of this phone, has released it, or says what is stable: so
-        everything that the phone has brought is settled there. It is stable, or the phone retains it again,
-        from its snapshot or as it was sent it. All of that has numbers of this super peer, which give the
-        order in which it is to be brought back; own messages that have none yet follow."""
+        """The super peer has accepted a message of this phone, has released it, or has announced what is
+        stable: so everything that the phone has brought back is settled there. It is stable, or the phone
+        retains it again, from its snapshot or as received. All of these messages have numbers of this super
+        peer, which determine the order in which they are brought back; own messages without a number
+        follow."""
         if self.is_settling:
             self.is_settled = True
             self.brought = Backlog([], self.brought.admissions, self.brought.awaited)

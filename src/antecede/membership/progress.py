@@ -1,5 +1,4 @@
-"""Progress of the other members: which messages are stable, and when a stream that has ended may be
-forgotten.
+"""Progress of the other members: which messages are stable, and when an ended stream may be forgotten.
 
 A report takes effect once everything that its sender had broadcast before it is delivered here. So when a
 member learns that another one has delivered m, it knows every member that the other had admitted before.
@@ -16,7 +15,7 @@ from antecede.membership.packets import Counts, GroupReport, ProgressReport, Str
 
 
 class KnownProgress(msgspec.Struct):
-    """What a member is known to have delivered, closed, and called done.
+    """What a member is known to have delivered, closed, and announced as done.
 
     Reports no longer mention streams that their sender has forgotten, so entries are only added. They are
     removed when their stream is forgotten here.
@@ -26,7 +25,7 @@ class KnownProgress(msgspec.Struct):
     closed: set[Stream] = msgspec.field(default_factory=set)
     done: set[Stream] = msgspec.field(default_factory=set)
     waiting: Counts = msgspec.field(default_factory=dict)
-    """From which message of each stream on its application has not been given what it has delivered."""
+    """By stream, the first message that it has delivered but not given to its application."""
 
     def add(self, report: ProgressReport) -> None:
         self.delivered.update(report.delivered)
@@ -74,7 +73,7 @@ class StreamProgress(msgspec.Struct):
     pending: dict[Stream, list[ProgressReport | GroupReport]] = msgspec.field(default_factory=dict)
     """By member, the reports that have not taken effect, the earliest first."""
     done: set[Stream] = msgspec.field(default_factory=set)
-    """Ended streams that all members are known to have closed. This member names them no more."""
+    """Ended streams that all members are known to have closed. This member no longer names them."""
     announced: set[Stream] = msgspec.field(default_factory=set)
     """Those of them that this member has announced to everyone."""
     coming: set[Stream] = msgspec.field(default_factory=set)
@@ -120,12 +119,12 @@ class StreamProgress(msgspec.Struct):
         delivered: Counts,
         admissions: Mapping[Stream, MessageId],
     ) -> list[Stream]:
-        """Which streams the sender of these counts has known and forgotten. If its sponsor had forgotten one,
-        no report of this sender will ever mention it."""
+        """The streams that the sender of these counts has known and forgotten. If its sponsor had forgotten
+        one, no report of this sender will ever mention it."""
         return [each for each in unmentioned if has_known(counts, each, delivered, admissions)]
 
     def admit(self, member: Stream, counts: Counts) -> None:
-        """A new member has what its sponsor's snapshot has."""
+        """A new member has everything in its sponsor's snapshot."""
         known = self.known.setdefault(member, KnownProgress())
         known.delivered = {**counts, **known.delivered}
 
@@ -149,7 +148,7 @@ class StreamProgress(msgspec.Struct):
             if stream not in self.done and all(stream in each.closed for each in known)
         ]
         self.done.update(done)
-        # A member that has left may have forwarded messages of others, which are still in flight.
+        # A member that has left may have forwarded messages of others, which are still in transit.
         ready = () if self.coming else sorted(self.announced)
         forgotten = [stream for stream in ready if all(stream in each.done for each in known)]
         return done, forgotten

@@ -1,4 +1,4 @@
-"""How a member receives messages of others: now, early, late, fetched or forwarded."""
+"""How a member receives messages of others: directly, early, late, fetched or forwarded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antecede.protocols.base import Packet, RemoteError
 
 
 def is_direct(part: Packet) -> bool:
-    """Whether a message is one that nobody forwards."""
+    """Whether a message is one that no member forwards."""
     payload = part.payloads_by_span()[0][0]
     return not is_plain(payload) and is_sent_directly(decode_content(payload))
 
@@ -26,7 +26,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
 
     def _receive_packet(self, link: int, source: Stream | None, packet: Packet, now: int) -> None:
         if self.order.takes_unknown and source not in self.addresses:
-            return  # a link brings all causes of its messages, or is not used at all
+            return  # a link delivers all causes of its messages, or is not used at all
         parts = self.order.parts(packet)
         self._receive_messages(source, parts, now)
         if not self.order.relays:
@@ -99,7 +99,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
                     self._receive_messages(source, [part], now, link, is_fetched=True)
 
     def _on_link_packet(self, source: Stream, packet: Packet) -> None:
-        """A packet with which the protocol opens and closes links."""
+        """Handle a packet with which the protocol opens or closes a link."""
         self._send_again(self.order.on_control(source, packet))
         if isinstance(packet, LinkRequest):
             self._supply_link(self.addresses[source], packet)
@@ -120,7 +120,7 @@ class ReceivingMember(RemovingMember, kw_only=True):
         (payloads,) = packet.payloads_by_span()
         if not is_plain(payloads[-1]) and isinstance(decode_content(payloads[-1]), Departure):
             origin = packet.message_ids()[-1].origin
-            # If no member is known there, its admission is in flight.
+            # If no member is known there, its admission is in transit.
             if self.stream_at.get(link, origin) == origin:
                 self._on_farewell(origin)
 

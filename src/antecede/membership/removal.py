@@ -16,7 +16,7 @@ import msgspec
 from antecede.membership.packets import Counts, FetchRequest, FlushReport, Stream
 
 FetchRequests = list[tuple[Stream, FetchRequest]]
-"""What to ask for, and of whom."""
+"""Which messages to request, and from which members."""
 
 
 class Removals(msgspec.Struct):
@@ -26,12 +26,12 @@ class Removals(msgspec.Struct):
     flushes: dict[Stream, FlushReport] = msgspec.field(default_factory=dict)
     """The last report of each member."""
     decided: dict[Stream, tuple[int, Stream]] = msgspec.field(default_factory=dict)
-    """Where a removed stream ends as reported by a member of the view that had all reports, and that
+    """For each removed stream, the end reported by a member of the view that had all reports, and that
     member."""
 
     def add(self, stream: Stream) -> None:
-        """A member is removed. The ends that it has reported no longer count: it may not have had all
-        reports, and nobody else may know these ends."""
+        """A member is removed. Reported ends no longer count: the removed member may have reported them
+        without all reports, and nobody else may know them."""
         self.removed.add(stream)
         self.decided = {each: end for each, end in self.decided.items() if end[1] != stream}
 
@@ -93,7 +93,7 @@ class Removals(msgspec.Struct):
     def _decide(
         self, me: Stream, view: Collection[Stream], streams: set[Stream], order: Any
     ) -> tuple[Counts, FetchRequests]:
-        """With all reports."""
+        """Decide with all reports."""
         reports = {member: self.flushes[member] for member in view}
         requests: FetchRequests = []
         for stream in sorted(streams):
@@ -103,7 +103,7 @@ class Removals(msgspec.Struct):
                 holders = [each for each in sorted(view) if each != me and reports[each].held[stream] >= end]
                 requests += [(holder, FetchRequest(stream, last + 1, end)) for holder in holders]
         if requests or order.has_deliverable():
-            # Deliver everything first that can be delivered: it may admit members, who have to report too.
+            # First deliver everything deliverable: it may admit members, which have to report too.
             return {}, requests
         # The remaining messages depend on a message of a removed member that nobody holds, or on a member
         # whose admission nobody holds. Their other causes were broadcast before the reports of their

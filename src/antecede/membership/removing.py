@@ -24,8 +24,8 @@ class RemovingMember(UpgradingMember, kw_only=True):
             self.phase = Phase.REMOVED
             return
         self._exclude(stream)
-        self.progress.coming.discard(stream)  # nothing of it is accepted any more
-        # A leaver for which nobody waits has a tombstone too, but others need a report on it.
+        self.progress.coming.discard(stream)  # nothing more from it is accepted
+        # A departed member that nobody waits for has a tombstone too, but others need a report on it.
         is_forgotten = stream in self.tombstones and stream not in self.order.delivered
         if stream not in self.removals.removed and not is_forgotten:
             self.removals.add(stream)
@@ -38,7 +38,7 @@ class RemovingMember(UpgradingMember, kw_only=True):
         for stream, held in report.held.items():
             self._drop_beyond(stream, held)
         if self.order.relays and not self.order.takes_unknown:
-            # The report may overtake this member's first message, which alone says who admitted it.
+            # The report may arrive before this member's first message, which alone names the admission.
             self._greet(1)
         self._broadcast_directly(report, now)
         self.removals.flushes[self.stream] = report
@@ -66,13 +66,13 @@ class RemovingMember(UpgradingMember, kw_only=True):
 
     def _has_more(self, ends: Counts) -> bool:
         """Whether more than these ends is delivered here. Streams end where all members, asked what they
-        hold, have the last message. So this process is no member: it was removed, or its own admission lies
-        beyond an end, and perhaps nobody else can tell it so."""
+        hold, have the last message. So this process is not a member: it was removed, or its own admission
+        lies beyond an end, and perhaps nobody else can tell it."""
         return any(end < self.order.delivered[stream] for stream, end in ends.items())
 
     def _named_and_lacking(self, open_streams: set[Stream]) -> FetchRequests:
-        """Messages of removed streams that this member lacks and on which messages of others, including flush
-        reports, depend. Nobody sends them any more, but a member that depends on one has delivered it."""
+        """Missing messages of removed streams on which messages of others, including flush reports, depend.
+        Nobody sends them any more, but a member that depends on one has delivered it."""
         requests: FetchRequests = []
         for held in self.order.waiting_for(open_streams):
             holder, cause = held.message.origin, held.cause
@@ -107,7 +107,7 @@ class RemovingMember(UpgradingMember, kw_only=True):
                     self._refuse_stranger(stream)
 
     def _refuse_stranger(self, stream: Stream) -> None:
-        """This stream's member was never admitted."""
+        """The member of this stream was never admitted."""
         self.tombstones[stream] = 0
         self.gone.discard(stream)
         self.order.refuse(stream)

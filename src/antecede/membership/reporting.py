@@ -24,7 +24,7 @@ _MAX_FETCHED = 10_000
 
 
 class ReportingMember(MemberState, kw_only=True):
-    """Reports to others what is delivered here, and learns what they have delivered."""
+    """Reports its deliveries to others, and learns about theirs."""
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         closed = self._closed() | dict.fromkeys(sorted(forgotten), 0)
@@ -44,18 +44,19 @@ class ReportingMember(MemberState, kw_only=True):
         return known | {self.stream: self._report()}
 
     def _required(self) -> set[Stream]:
-        """The members whose progress counts: those of the view, and removed ones whose streams may go on."""
+        """The members whose progress counts: those of the view, and removed ones whose streams may
+        continue."""
         return (self.view | self._unclosed()) - {self.stream}
 
     def _finished(self, others: list[KnownProgress]) -> Counts:
-        """The streams of which this member needs nothing more."""
+        """The streams that this member no longer needs."""
         return self._closed()
 
     def withholds_done(self) -> bool:
-        """Whether reports leave out, for now, the streams that are done."""
+        """Whether reports currently omit the streams that are done."""
         return False
 
-    # What is stable
+    # Stability
 
     def _find_stable(self) -> None:
         self.is_stale = False
@@ -123,8 +124,8 @@ class ReportingMember(MemberState, kw_only=True):
             table.pop(stream, None)
 
     def _greet(self, least: int = 2) -> None:
-        """Tell others who admitted this member before they get its first message, if they may not know its
-        sponsor. If both are gone, nobody else can tell that they never were members. It does so if at least
+        """Announce this member's admission before its first message to others that may not know its sponsor.
+        If both disappear, nobody else can tell them that neither ever was a member. It does so if at least
         `least` admissions may be unknown to others: its own, its sponsor's, and so on."""
         greeting = self._report()
         if len(greeting.admissions) >= least:
@@ -132,7 +133,7 @@ class ReportingMember(MemberState, kw_only=True):
                 Send(self._other_addresses(), msgspec.structs.replace(greeting, done=frozenset()))
             )
 
-    # What is lacking
+    # Missing messages
 
     def _fetch_lacking(self) -> None:
         """Ask for messages that others have delivered and that have not arrived here since the last report,
@@ -147,7 +148,7 @@ class ReportingMember(MemberState, kw_only=True):
             if holders:
                 self.lacked[stream] = last
                 if before.get(stream) == last:
-                    # In turn: one of them may be gone, which may be learned only from the missing messages.
+                    # In turn: one of them may be down, which may become known only from the missing messages.
                     holder = holders[self.reports % len(holders)]
                     self._fetch(holder, FetchRequest(stream, last + 1, counts[holder]))
 
@@ -164,7 +165,7 @@ class ReportingMember(MemberState, kw_only=True):
 
     def _fetch(self, holder: Stream, request: FetchRequest) -> None:
         if self.order.takes_unknown:
-            self._send_again(self.order.ask(holder))  # only links bring messages, in their order
+            self._send_again(self.order.ask(holder))  # only links deliver messages, in their order
         else:
             self._send(self.addresses[holder], request)
 

@@ -10,7 +10,7 @@ from antecede.protocols.base import Delivery
 
 
 class ReturningMember(ReceivingMember, kw_only=True):
-    """Brings back what its former incarnation had, and others may have lost."""
+    """Brings back messages of its former incarnation that others may have lost."""
 
     def make_backlog(self) -> Backlog:
         """The messages that a new incarnation of this removed member is to bring back.
@@ -29,7 +29,7 @@ class ReturningMember(ReceivingMember, kw_only=True):
             content = decode_content(self._payload(message, data))
             if isinstance(content, ApplicationData) and self._was_delivered(content):
                 original, author = self._identify(content, message)
-                is_lost = content.original is not None  # where it was broadcast first
+                is_lost = content.original is not None  # where it was first broadcast
                 entries[original] = BacklogEntry(original, content.payload, author, is_lost)
         entries |= {entry.original: entry for entry in self.backlog.entries}
         # One more than it has broadcast: wherever that is lost, this removal is complete.
@@ -37,7 +37,7 @@ class ReturningMember(ReceivingMember, kw_only=True):
         return Backlog(list(entries.values()), self.backlog.admissions | self.admissions, awaited)
 
     def _was_delivered(self, content: ApplicationData) -> bool:
-        """Whether the application was given a message; it was not if this is a void copy."""
+        """Whether a message was given to the application; a void copy was not."""
         return content.original is None or content.original in self.originals
 
     def bring_back(self, backlog: Backlog) -> None:

@@ -1,4 +1,4 @@
-"""The state that a super peer in a changing group keeps of its phones."""
+"""A super peer's state about its phones in a dynamic group."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class LiveSlot(msgspec.Struct):
 
     slot: Slot
     last: int
-    """The number in the slot of its last message."""
+    """The number of its last message in the slot."""
     number: int = 0
-    """The super peer's number of that."""
+    """The super peer's number of that message."""
     has_sent: bool = False
     """Whether it has sent something; its first message follows everything that is delivered here."""
     report: InternalReport = msgspec.field(default_factory=InternalReport)
     seen: int = 0
-    """In linear time: the last number that it has delivered."""
+    """On linear time: the last number that it has delivered."""
     counts: Counts = msgspec.field(default_factory=dict)
-    """In linear time: how many messages of each stream it has delivered."""
+    """On linear time: how many messages of each stream it has delivered."""
     release_at: Counts | None = None
     """If it moves: the counts that must be delivered here before it is released."""
 
 
 class ComingPhone(msgspec.Struct):
-    """A phone that moves here."""
+    """A phone that is moving here."""
 
     slot: Slot
     last: int
     number: int
-    """The last number when its slot was reserved."""
+    """The last number at the time its slot was reserved."""
     kept: list[tuple[MessageId, SiteDownlink]] = msgspec.field(default_factory=list)
     """The messages that were numbered since then."""
     has: PhoneArrival | None = None
@@ -50,21 +50,21 @@ class Site(msgspec.Struct):
     slots: dict[int, LiveSlot] = msgspec.field(default_factory=dict)
     coming: dict[int, ComingPhone] = msgspec.field(default_factory=dict)
     free: dict[Slot, int] = msgspec.field(default_factory=dict)
-    """Slots that were retired, and the last number used in each."""
+    """Retired slots, with the last number used in each."""
     used: int = 0
     """How many slots there have been."""
     refused: dict[int, int] = msgspec.field(default_factory=dict)
     """By address: phones that were expelled, and the last message that was accepted from each."""
     unannounced: set[Slot] = msgspec.field(default_factory=set)
-    """The slots of expelled phones of which the other members do not know that they are retired."""
+    """Retired slots of expelled phones that were not announced to the other members yet."""
     table: TranslationTable = msgspec.field(default_factory=TranslationTable)
     latest: dict[Stream, int] = msgspec.field(default_factory=dict)
     """The number of the last message of each stream; of this member's own, without its phones."""
     causes: set[int] = msgspec.field(default_factory=set)
-    """The numbers on which this member's own next message depends immediately."""
+    """The numbers of the immediate dependencies of this member's next message."""
     unstable: list[tuple[int, MessageId]] = msgspec.field(default_factory=list)
     requests: list[tuple[int, Backlog]] = msgspec.field(default_factory=list)
-    """Phones that want a slot and the application's state."""
+    """Phones that ask for a slot and the application's state."""
     delayed: dict[int, list[bytes]] = msgspec.field(default_factory=dict)
     """By address: packets of returned phones, until everything that precedes them is brought back."""
 
@@ -76,7 +76,7 @@ class Site(msgspec.Struct):
         return self.used, 0
 
     def retired_for_good(self) -> list[Slot]:
-        """The slots that are not used again: those of phones that were expelled, above all."""
+        """The slots that are not reused, mostly those of expelled phones."""
         live = {each.slot for each in self.slots.values()} | {each.slot for each in self.coming.values()}
         return [slot for slot in range(1, self.used + 1) if slot not in self.free and slot not in live]
 

@@ -1,7 +1,7 @@
-"""Packets between a super peer and its phones in a changing group, besides messages and numbers.
+"""Packets between a super peer and its phones in a dynamic group, besides messages and numbers.
 
 A phone has a *slot* at its super peer. Slots are reused, and the numbers of a slot's messages continue from
-one phone to the next, so stream, slot and number identify a phone's message for good.
+one phone to the next, so stream, slot and number identify a phone's message permanently.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Slot = int
 """A phone's id at its super peer; 0 is the super peer itself."""
 
 _AUTHOR = 3 << 61
-"""Ids from here on are of phones; all members have lower ones (`packets.admitted_stream`)."""
+"""Ids from here on belong to phones; all members have lower ones (`packets.admitted_stream`)."""
 
 
 def author_id(stream: Stream, slot: Slot) -> int:
-    """The origin of messages from a slot, as applications see it; a member's own are those of its stream."""
+    """The origin of messages from a slot, as applications see it; for a member's own messages, its stream."""
     if slot == 0:
         return stream
     digest = hashlib.sha256(f"{stream}/{slot}".encode()).digest()
@@ -40,13 +40,13 @@ class SiteDownlink(DownlinkPacket, frozen=True, array_like=True, tag=60):
     slot: Slot = 0
     """Where it was broadcast."""
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
-    """Which message admitted each stream, as far as others may never have that message."""
+    """By stream, the message that admitted it, as far as others may never have that message."""
     is_again: bool = False
     """Whether it was broadcast before, by a member that was removed."""
 
 
 class PhoneJoin(Packet, frozen=True, array_like=True, tag=61):
-    """Its sender wants a slot, and the application's state."""
+    """Its sender asks for a slot and the application's state."""
 
     metric_name: ClassVar[str] = "phone_join"
 
@@ -74,7 +74,7 @@ class PhoneWelcome(Packet, frozen=True, array_like=True, tag=62):
     """The messages in the snapshot that are not known to be stable, by number."""
     snapshot: bytes | None = None
     last: int = 0
-    """The last message in the super peer's stream at this moment. Everything that it knows to be stable it
+    """The last message in the super peer's stream at this moment. Everything that it knew to be stable, it
     knew by then."""
 
     def payload_bytes(self) -> int:
@@ -82,13 +82,13 @@ class PhoneWelcome(Packet, frozen=True, array_like=True, tag=62):
 
 
 class MoveRequest(Packet, frozen=True, array_like=True, tag=63):
-    """A phone of another super peer wants a slot."""
+    """A phone of another super peer asks for a slot."""
 
     metric_name: ClassVar[str] = "move"
 
 
 class MoveReady(Packet, frozen=True, array_like=True, tag=64):
-    """The slot is reserved. Its sender keeps for the phone everything that it delivers after `counts`."""
+    """The slot is reserved. Its sender retains everything that it delivers after `counts` for the phone."""
 
     metric_name: ClassVar[str] = "move_ready"
 
@@ -114,7 +114,7 @@ class PhoneReleased(Packet, frozen=True, array_like=True, tag=66):
 
     counts: Counts
     done: frozenset[Stream]
-    """The streams that everybody has delivered completely and may have forgotten."""
+    """The streams that every member has delivered completely and may have forgotten."""
 
 
 class PhoneArrival(Packet, frozen=True, array_like=True, tag=67):
@@ -145,7 +145,7 @@ class PhoneRefused(Packet, frozen=True, array_like=True, tag=69):
 
 
 class StableNumber(Packet, frozen=True, array_like=True, tag=70):
-    """The messages up to this number are stable, so nobody will ever ask for them."""
+    """The messages up to this number are stable, so they will never be requested again."""
 
     metric_name: ClassVar[str] = "stable"
 

@@ -88,15 +88,15 @@ class MemberState(Protocol, kw_only=True, dict=True):
     reroutes: ClassVar[bool] = False
     """Whether a suspicion changes the routes of messages."""
     sealer: ClassVar[Sealer] = NO_SEALS
-    """The driver's; not saved with the member."""
+    """Set by the driver; not saved with the member."""
 
     order: Any
     phase: Phase = Phase.MEMBER
     stream: Stream
     addresses: Counts
-    """The members of the view, and where they are."""
+    """The members of the view, and their addresses."""
     stream_at: dict[int, Stream] = msgspec.field(default_factory=dict)
-    """By address: the stream of the member there, also of former members that are not forgotten or were
+    """By address: the stream of the member there, including former members that are not forgotten or were
     removed."""
     gone: set[Stream] = msgspec.field(default_factory=set)
     """Members that have left and from which no further packet can arrive."""
@@ -109,11 +109,11 @@ class MemberState(Protocol, kw_only=True, dict=True):
     before_welcome: list[tuple[int, bytes]] = msgspec.field(default_factory=list)
     """Packets that arrived before this process knew that it was admitted, each with the sender's address."""
     early: dict[Stream, list[tuple[Stream, bytes]]] = msgspec.field(default_factory=dict)
-    """By stream whose admission is not delivered yet: its packets, each with the member that sent it here."""
+    """By stream whose admission is not delivered yet: its packets, each with the member that sent it."""
     early_before: Counts = msgspec.field(default_factory=dict)
     """If members forward messages: the number of packets in `early` at the last report, by stream."""
     early_requests: dict[Stream, bytes] = msgspec.field(default_factory=dict)
-    """Requests for links, of members whose admission is not delivered yet."""
+    """Link requests from members whose admission is not delivered yet."""
     is_stale: bool = False
     """Whether an event since the last check may make messages stable, or streams done."""
     progress: StreamProgress = msgspec.field(default_factory=StreamProgress)
@@ -121,8 +121,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
     unstable_admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     """The messages that admitted members of the view, as far as they are not known to be stable."""
     forwards: bool = False
-    """Whether a newcomer may need a while to get links to all members. Then its sponsor forwards to it what
-    it delivers."""
+    """Whether a newcomer may take a while to get links to all members. Then its sponsor forwards its
+    deliveries to the newcomer."""
     newcomers: Counts = msgspec.field(default_factory=dict)
     """Members to which this one forwards, since it has admitted them and some members may not know them yet,
     and for each the last arrival here that its welcome contains."""
@@ -135,9 +135,9 @@ class MemberState(Protocol, kw_only=True, dict=True):
     admissions: dict[Stream, MessageId] = msgspec.field(default_factory=dict)
     """The messages that admitted the streams that are not forgotten."""
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
-    """The contacts of streams' members, also of removed ones, encoded by drivers."""
+    """The contacts of streams' members, including removed ones, encoded by drivers."""
     backlog: Backlog = msgspec.field(default_factory=Backlog)
-    """The messages that this process's former incarnation left to be brought back."""
+    """The messages of this process's former incarnation that are still to be brought back."""
     originals: set[MessageId] = msgspec.field(default_factory=set)
     """The original ids of messages that were broadcast again, and delivered."""
     authors: dict[Stream, dict[int, int]] = msgspec.field(default_factory=dict)
@@ -145,12 +145,12 @@ class MemberState(Protocol, kw_only=True, dict=True):
     slot's number, if its phone was expelled. Once the super peer has left: only for slots of phones that it
     had expelled, and for itself, whose slot is 0."""
     undelivered: list[Delivery] = msgspec.field(default_factory=list)
-    """Deliveries that the application gets before any other, such as messages that this member brought
+    """Deliveries that precede all others for the application, such as messages that this member brought
     back."""
     requests: list[int] = msgspec.field(default_factory=list)
-    """The addresses of processes that ask to be admitted."""
+    """The addresses of processes that ask for admission."""
     snapshot: bytes | None = None
-    """The state with which this member's application is to start."""
+    """The initial state for this member's application."""
     awaiting: set[Stream] = msgspec.field(default_factory=set)
     """After it has left: the members that may lack its last message."""
     sent_to: set[Stream] = msgspec.field(default_factory=set)
@@ -165,7 +165,7 @@ class MemberState(Protocol, kw_only=True, dict=True):
     reports: int = 0
     """How many times this member has reported."""
     fetching: set[tuple[Stream, Stream, int]] = msgspec.field(default_factory=set)
-    """The requests since then: who was asked, the stream, and up to which message."""
+    """The requests since then: the member that was asked, the stream, and up to which message."""
     outbox: list[Any] = msgspec.field(default_factory=list)
     """The sends (`Send`) of the present call."""
     changes: list[ViewChange] = msgspec.field(default_factory=list)
@@ -210,7 +210,7 @@ class MemberState(Protocol, kw_only=True, dict=True):
         stream, seq = message
         return seq > self.ends.get(stream, self.tombstones.get(stream, seq))
 
-    # What is retained
+    # Retention
 
     def _retain(self, message: MessageId, data: bytes, is_delivered: bool = False) -> None:
         self.arrivals += 1
@@ -271,17 +271,16 @@ class MemberState(Protocol, kw_only=True, dict=True):
         return content.original or message, content.author
 
     def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
-        """A message of the application, which names `causes`, is delivered here or was sent by this
-        member."""
+        """An application message that names `causes` is delivered here, or was sent by this member."""
 
     # The view
 
     def _admission_chain(self, stream: Stream) -> dict[Stream, MessageId]:
         """The message that admitted a member, the one that admitted its sponsor, and so on, as far as some
-        members may never have them. A sponsor may be gone; a member that does not know it learns from this
-        chain whether it ever will."""
+        members may never have them. A sponsor may be gone; a member that does not know the sponsor learns
+        from this chain whether it ever will."""
         chain: dict[Stream, MessageId] = {}
-        while stream not in chain:  # only lies lead round in a circle
+        while stream not in chain:  # only lies form a cycle
             message = self.admissions.get(stream)
             if message is None or not self._may_be_unknown(stream):
                 break
@@ -297,8 +296,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
         return chain
 
     def _may_be_unknown(self, stream: Stream) -> bool:
-        """Whether others may not know a stream. A leaver may have an ended stream in its `addresses`, because
-        it was told of it."""
+        """Whether others may not know a stream. A member that has left may have an ended stream in its
+        `addresses`, because another member reported it."""
         return stream in self.unstable_admissions or stream not in self.addresses or stream in self.ends
 
     def _exclude(self, stream: Stream) -> None:
@@ -308,7 +307,7 @@ class MemberState(Protocol, kw_only=True, dict=True):
             self._announce_view()
 
     def _announce_view(self) -> None:
-        """Tell the protocol who is in the view."""
+        """Notify the protocol of the view."""
         self.is_stale = True
         self._send_again(self.order.set_view(tuple(sorted(self.addresses.keys() - {self.stream}))))
 
@@ -368,8 +367,8 @@ class MemberState(Protocol, kw_only=True, dict=True):
             self._send_message(addresses, send.packet)
 
     def _send_message(self, addresses: tuple[int, ...], packet: Packet) -> None:
-        """Send messages, but none of a stream that this member has called done: a member that has heard that
-        may have forgotten the stream."""
+        """Send messages, except those of a stream that this member has announced as done: members that know
+        this may have forgotten the stream."""
         announced = self.progress.announced
         if announced and any(origin in announced for origin, _ in packet.message_ids()):
             parts = [

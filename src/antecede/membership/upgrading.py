@@ -1,8 +1,8 @@
 """How members agree to use a later version of the wire format during a rolling upgrade.
 
-A packet for a single process may use a later version if that process speaks it, which it says in its
-greeting. But messages are retained and forwarded by others, also to members that their sender does not know
-yet. So messages use a later version only when no member can be of an earlier one:
+A packet for a single process may use a later version if that process speaks it, as stated in its greeting.
+But messages are retained and forwarded by others, also to members that their sender does not know yet. So
+messages use a later version only when no member can be of an earlier one:
 
 1. A member that knows that everyone in its view speaks a version *requires* it: from then on it admits nobody
    who does not speak it. It tells the others.
@@ -12,10 +12,10 @@ yet. So messages use a later version only when no member can be of an earlier on
    used.
 
 The version never decreases, because every later member is admitted by one that requires it. A newcomer
-requires from the start what its sponsor requires, and the sponsor says so before the welcome: others may use
-the version before they know of the newcomer, and a member that the newcomer admits has to understand them.
-Until it has heard from all members, the newcomer's own messages are of the first version, which everyone
-understands.
+requires from the start what its sponsor requires, and the sponsor announces this before the welcome: others
+may use the version before they know of the newcomer, and a member that the newcomer admits has to understand
+them. Until it knows what all members require, the newcomer's own messages use the first version, which
+everyone understands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from antecede.membership.reporting import ReportingMember
 from antecede.protocols.base import Effects
 
 FIRST = 1
-"""The version of every process that has not said otherwise."""
+"""The version of every process that has not stated another."""
 
 
 class UpgradingMember(ReportingMember, kw_only=True):
@@ -36,7 +36,7 @@ class UpgradingMember(ReportingMember, kw_only=True):
     speaks: int = FIRST
     """The greatest version that this process speaks; set by its driver."""
     requires: int = FIRST
-    """This member admits nobody who speaks less."""
+    """This member admits only processes that speak this version."""
     version: int = FIRST
     """Everyone speaks this version, and so will all who join later: messages may use all of it."""
     spoken: dict[int, int] = msgspec.field(default_factory=dict)
@@ -44,12 +44,12 @@ class UpgradingMember(ReportingMember, kw_only=True):
     required: dict[int, VersionRequired] = msgspec.field(default_factory=dict)
     """By address, the version that the process there requires."""
     informed: dict[Stream, int] = msgspec.field(default_factory=dict)
-    """The version of which each member was told that this one requires it."""
+    """By address, the last version that this member has announced there as required."""
     may_agree: bool = False
     """Whether an event since the last check may change the version."""
 
     def speaks_with(self, address: int) -> int:
-        """The version of packets that are for the process at an address alone."""
+        """The version of packets for the process at an address only."""
         return min(self.speaks, self.spoken.get(address, FIRST))
 
     def meet(self, address: int, version: int) -> Effects:
@@ -103,7 +103,7 @@ class UpgradingMember(ReportingMember, kw_only=True):
         return any(at not in self.spoken for at in self.addresses.values() if at != self.me)
 
     def _required_by_others(self) -> int:
-        """The greatest version that all others who may have admitted somebody require, as far as that has
+        """The greatest version that all other potential sponsors require, as far as their statements have
         taken effect."""
         address_of = {stream: address for address, stream in self.stream_at.items()}
         found = self.speaks

@@ -1,4 +1,4 @@
-"""Flooding on a hypercube that follows the view: `pc` (and `flooding`) in a changing group.
+"""Flooding on a hypercube that follows the view: `pc` (and `flooding`) in a dynamic group.
 
 Every member asks its neighbours on the hypercube of its own view to forward to it everything that they
 receive. A neighbour first sends the messages that the other lacks, in the order in which it received them,
@@ -101,14 +101,14 @@ class ViewFlooding(msgspec.Struct):
     wanted: set[Stream] = msgspec.field(default_factory=set)
     """The members next to this one on the hypercube of its view."""
     incoming: dict[Stream, bool] = msgspec.field(default_factory=dict)
-    """Those that were asked to forward, and whether the link is safe."""
+    """The neighbours that were asked to forward, and whether their links are safe."""
     outgoing: list[Stream] = msgspec.field(default_factory=list)
-    """Those that have asked, and to which everything is forwarded."""
+    """The members that have asked, and to which everything is forwarded."""
     forgotten: set[Stream] = msgspec.field(default_factory=set)
     stable: Counts = msgspec.field(default_factory=dict)
-    """How many messages of a stream everyone has delivered."""
+    """By stream, how many messages every member has delivered."""
     unnamed: set[Stream] = msgspec.field(default_factory=set)
-    """Streams of which everyone has delivered everything."""
+    """Streams that every member has delivered completely."""
     unnumbered: HoldBackQueue[MessageId, UnnumberedPacket] = msgspec.field(default_factory=HoldBackQueue)
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class ViewFlooding(msgspec.Struct):
         return Effects((Send(self.audience, self._unnumbered(payload)),))
 
     def send_directly(self, payload: bytes, peer: Stream) -> list[tuple[Stream, Packet]]:
-        """A message that was broadcast directly, for a member that is new."""
+        """A message that was broadcast directly, for a new member."""
         return [(peer, self._unnumbered(payload))]
 
     def _unnumbered(self, payload: bytes) -> UnnumberedPacket:
@@ -223,8 +223,7 @@ class ViewFlooding(msgspec.Struct):
         return requests + self._release()
 
     def ask(self, peer: Stream) -> list[tuple[Stream, Packet]]:
-        """Ask a member to forward, and for the messages that this one lacks. It may have been asked
-        before."""
+        """Ask a member to forward, and for missing messages. It may have been asked before."""
         self.incoming[peer] = False
         return [(peer, LinkRequest(self.me, dict(self.received)))]
 
@@ -307,4 +306,4 @@ class ViewFlooding(msgspec.Struct):
         return []
 
     def on_repair(self, packet: Packet) -> list[tuple[Stream, Packet]]:
-        return []  # only links bring messages, in their order
+        return []  # only links deliver messages, in their order
