@@ -1,9 +1,9 @@
-"""Messages for some members: `send(body, to=[...])`.
+"""Messages addressed to some members only: `send(body, to=[...])`.
 
-Such a message takes part in everything like any other: packets, order, stability, repair, removals. Its body
-says for whom it is; only their applications are given it. In a group with keys what they are given is
-encrypted for them, so whoever passes it on or retains it cannot read it. Decision 32 says why it travels to
-everybody.
+Such a message is broadcast, ordered, repaired and made stable like any other, and takes part in removals. Its
+body lists the recipients, and only their applications receive it. In a group with keys the content is
+encrypted for the recipients, so members that forward or store the message cannot read it. Decision 32
+explains why it is sent to every member.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _KIND = bytes([ADDRESSED])
 
 
 class Addressed(msgspec.Struct, frozen=True, array_like=True):
-    """The body of an envelope that is for some members."""
+    """The body of an envelope that is addressed to some members only."""
 
     to: list[str]
     """Their labels."""
     content: bytes
-    """An `AddressedContent`, encoded; in a group with keys, a `SealedBox` with it."""
+    """An encoded `AddressedContent`; in a group with keys, a `SealedBox` that contains it."""
     is_sealed: bool
     sender: str
-    """The label of its origin, which may be forgotten before the message is read."""
+    """The label of the origin, which may have been forgotten by the time the message is read."""
 
 
 class AddressedContent(msgspec.Struct, frozen=True, array_like=True):
-    """What is for them: the rest of the envelope."""
+    """The part that only the recipients read: the rest of the envelope."""
 
     kind: int
     body: bytes
@@ -49,7 +49,7 @@ _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def is_for(payload: bytes, names: Iterable[str]) -> bool:
-    """Whether a message is for a member that is called so. That it is for everybody is seen at one byte."""
+    """Whether a message is addressed to one of `names`. One byte identifies messages to everybody."""
     if payload[1:2] != _KIND:
         return True
     addressed = _read(unwrap(payload))
@@ -57,7 +57,7 @@ def is_for(payload: bytes, names: Iterable[str]) -> bool:
 
 
 def _read(envelope: FullEnvelope) -> Addressed | None:
-    """What is in an envelope that is for some; None if that is no such thing, and so a body of bytes."""
+    """The addressed content of an envelope; None if it has none, because the body is plain bytes."""
     if envelope.kind != ADDRESSED:
         return None
     try:
@@ -67,8 +67,8 @@ def _read(envelope: FullEnvelope) -> Addressed | None:
 
 
 class Addressing:
-    """Addresses the messages of one member, and opens those that are for it. `signatures` has the keys of
-    members, by name; None if the group has none. `called` says what this member is called now, its label
+    """Addresses the messages of one member, and opens those addressed to it. `signatures` has the members'
+    keys by name; None if the group has no keys. `called` returns the current names of this member, its label
     first."""
 
     def __init__(
@@ -77,19 +77,20 @@ class Addressing:
         self._group, self._security, self._signatures, self._called = group, security, signatures, called
         self._boxes: Any = None
         self.decrypt: Callable[[Delivery], Delivery] | None = None
-        """In a group that is encrypted from end to end: what all members may read."""
+        """In a group that is encrypted end to end: the part that all members may read."""
         if signatures is not None:
             self._boxes = require("antecede.live.security.sealed_boxes", "live")
 
     def address(self, about: About, to: Sequence[str]) -> About:
-        """The same for members with these labels. This one can read it, too."""
+        """The same metadata, addressed to the members with these labels. The sender can read the message,
+        too."""
         if self._signatures is None and self._security.is_on:
             raise LocalError(
                 "send: it needs keys with which members sign, so no phone here, nor sign = false"
             )
 
         def seal(kind: int, body: bytes) -> bytes:
-            # Called when the message gets its number, for only then is it sure who sends it.
+            # Called when the message gets its number: only then is its sender certain.
             return self._wrap(AddressedContent(kind, body, about.content_type, about.headers), list(to))
 
         return msgspec.structs.replace(about, seal=seal)
@@ -112,12 +113,13 @@ class Addressing:
         return bytes(key)
 
     def _context(self, sender: str, to: list[str]) -> bytes:
-        """Who has sent it to whom, so that nobody can send it on as its own, or to others."""
+        """Binds the box to its sender and recipients, so that nobody can replay it as their own or to
+        others."""
         return msgspec.msgpack.encode([self._group, sender, to])
 
     def open(self, delivery: Delivery, sender: str) -> Delivery:
-        """The same as if it were for everybody; as it is if it cannot be read here. `sender` is the label of
-        its origin, or begins with ~ if that is forgotten."""
+        """The delivery as if it were addressed to everybody; unchanged if this member cannot read it.
+        `sender` is the label of its origin; it begins with ~ if the origin has been forgotten."""
         if self.decrypt is not None:
             delivery = self.decrypt(delivery)
         if delivery.payload[1:2] != _KIND:

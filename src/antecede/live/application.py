@@ -1,8 +1,8 @@
-"""The application's side of a core: what was delivered to it, and what it has done with that.
+"""The application's side of a core: the messages delivered to it, and how far it has processed them.
 
-Deliveries have *positions*, from 1, in the order in which this member delivers. The application is given the
-first that it has not acknowledged, again and again until it acknowledges it or puts it aside. How far it is,
-the *cursor*, is persisted before it is given a message.
+Deliveries have *positions*, from 1, in this member's delivery order. The application receives the first
+unacked message, again after each restart, until it acknowledges or parks it. Its progress, the *cursor*, is
+persisted before a message is yielded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from antecede.protocols.base import Delivery
 
 
 class ParkedDelivery(msgspec.Struct, frozen=True):
-    """A message that the application has put aside."""
+    """A message that the application has parked."""
 
     delivery: Delivery
     attempts: int
@@ -32,25 +32,26 @@ class ApplicationQueue:
     """Deliveries to the application of member `me`."""
 
     past: Collection[MessageId] = ()
-    """Those of the messages below that were delivered elsewhere before this member was admitted."""
+    """Messages of this queue that other members delivered before this member was admitted."""
 
     def __init__(self, me: int) -> None:
         self._me = me
         self.delivered = 0
-        """How many messages are delivered: by the protocol, or broadcast here by a member with `own`."""
+        """How many messages were delivered: by the protocol, or broadcast by this member with the setting
+        `own`."""
         self.unacked: deque[Delivery] = deque()
-        """Those of them that the application has not acknowledged."""
+        """Delivered messages that the application has not acknowledged."""
         self.attempts = 0
-        """How many times the application was given the first of them, by this process and those before."""
+        """How many times the first unacked message was yielded, by this process and its predecessors."""
         self.uncertain_until = 0
         """Messages up to this position may have been yielded before a power failure."""
         self.untaken_own_bytes = 0
-        """Bytes of this member's own messages that its application has not been given."""
+        """Bytes of this member's own messages that were not yet yielded to its application."""
         self.parked: dict[int, ParkedDelivery] = {}
-        """Messages that the application has put aside, by position."""
+        """Parked messages, by position."""
         self.parked_bytes = 0
         self.parking = 0
-        """The position of one that is not put aside durably yet: nothing is delivered meanwhile."""
+        """The position of a message whose parking is not durable yet: until then nothing is delivered."""
 
     @property
     def acked(self) -> int:
@@ -59,17 +60,18 @@ class ApplicationQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the application has processed all that was delivered."""
+        """Whether the application has processed everything that was delivered."""
         return not self.unacked
 
     @property
     def cursor(self) -> Cursor:
-        """What the journal must say of the application, so that a restart delivers the right message next."""
+        """The application's progress as the journal records it, so that a restart resumes at the right
+        message."""
         return Cursor(self.acked, self.attempts)
 
     @property
     def deliveries(self) -> int:
-        """How many times the message in flight was delivered, as far as that is known."""
+        """How many times the message in flight was delivered, as far as known."""
         if self.uncertain_until and self.acked < self.uncertain_until:
             return max(self.attempts, 2)
         return self.attempts
@@ -84,12 +86,12 @@ class ApplicationQueue:
         self.unacked.append(delivery)
 
     def add_own(self, delivery: Delivery) -> None:
-        """This member has broadcast a message that is delivered to its own application too."""
+        """This member has broadcast a message, which is delivered to its own application too."""
         self.add(delivery)
         self.untaken_own_bytes += len(delivery.payload) + ENTRY_BYTES
 
     def take_own(self, delivery: Delivery) -> None:
-        """The application is given one of this member's own messages for the first time."""
+        """One of this member's own messages is yielded to the application for the first time."""
         self.untaken_own_bytes -= len(delivery.payload) + ENTRY_BYTES
 
     def ack(self) -> None:
@@ -99,30 +101,30 @@ class ApplicationQueue:
             self.attempts = 0
 
     def park(self, event: Parked) -> None:
-        """The application puts a message aside."""
+        """The application parks a message."""
         delivery = self.unacked[event.position - self.acked - 1]
         self.parked[event.position] = ParkedDelivery(delivery, event.attempts, event.reason, event.time)
         self.parked_bytes += len(delivery.payload) + ENTRY_BYTES
         self.parking = event.position
 
     def unpark(self, position: int) -> None:
-        """The application has processed a message that it had put aside."""
+        """The application has processed a parked message."""
         if (parked := self.parked.pop(position, None)) is not None:
             self.parked_bytes -= len(parked.delivery.payload) + ENTRY_BYTES
 
     def resume_parked(self, parked: Mapping[int, ParkedDelivery]) -> None:
-        """These were put aside before a restart."""
+        """Restore the messages that were parked before a restart."""
         self.parked = dict(parked)
         self.parked_bytes = sum(len(each.delivery.payload) + ENTRY_BYTES for each in parked.values())
 
     def finish_parking(self, position: int) -> None:
-        """A message is put aside durably."""
+        """A message's parking is durable."""
         if position == self.parking:
             self.parking = 0
             self.ack()
 
     def resume(self, acked: int, attempts: int) -> None:
-        """The application was here before a restart."""
+        """Restore the application's progress from before a restart."""
         while self.acked < acked:
             self.unacked.popleft()
         self.attempts, self.parking = attempts, 0

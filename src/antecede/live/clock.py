@@ -1,8 +1,8 @@
 """A member's clock: it starts at the time of day and never goes back.
 
-Repair, protocol timers and the times in stores and traces must not depend on somebody setting the computer's
-clock. So the time of day is read once, when the member starts, and the monotonic clock is added to it. After
-a restart it goes on at the last time in the store, if the time of day is before that.
+Repair, protocol timers and the times in stores and traces must not depend on changes of the computer's clock.
+So the time of day is read once, when the member starts, and monotonic time is added to it. After a restart
+the clock continues from the last time in the store, if the time of day is earlier than that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol as Interface
 
 
 class Clock(Interface):
-    """What tells a member the time; a simulation has its own."""
+    """A member's source of time; a simulation provides its own."""
 
     def now(self) -> int:
         """Nanoseconds since 1970, never less than before."""

@@ -14,9 +14,9 @@ Deliveries are pulled one by one, so they do not wait for that loop:
     delivery = core.next_delivery(now, acks)   # a message that is durable already, or None
     persist(core.application.cursor)           # before the application sees it
 
-The same events in the same order give the same packets under the same numbers, so the log of events brings
-a member back after a crash (`recovery.py`). Time: what the protocol does for an event. Memory: what the
-protocol holds, what is unstable (`stability.py`), and packets that partners have not acknowledged.
+The same events in the same order produce the same packets with the same numbers, so the log of events
+restores a member after a crash (`recovery.py`). Time per event: that of the protocol. Memory: what the
+protocol holds, unstable messages (`stability.py`), and packets that partners have not acknowledged.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 _MAX_BATCH = MAX_BATCH_MESSAGES
 _MAX_BATCH_BYTES = 1 << 17
-"""Messages broadcast in a row share a packet up to this size; a longer message goes alone."""
+"""Messages broadcast in a row share a packet up to this size; a longer message is sent alone."""
 
 
 class Core:
-    """`durable` says whether there is a journal. Without one nothing is recorded, and nothing waits for it.
-    `own` says whether what this member broadcasts is delivered to its own application too. With
-    `signatures` all messages and reports of progress are signed, and others' are verified."""
+    """`durable` says whether there is a journal; without one nothing is recorded, and nothing waits for it.
+    `own` says whether this member's broadcasts are delivered to its own application too. With `signatures`
+    all messages and progress reports are signed, and those of others are verified."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Core:
         )
         self.repair = Repair(protocol, self.stability)
         self.timers: list[int] = []
-        """When the protocol has asked for a `TimerFired`, the earliest first."""
+        """The times of pending `TimerFired` events that the protocol has requested, the earliest first."""
         self.time = 0
         """The last time in the log."""
 
@@ -116,25 +116,25 @@ class Core:
 
         # The application
         self.causes: dict[int, int] = {}
-        """What the next message will depend on immediately."""
+        """The immediate dependencies of the next message."""
         self.broadcasts = 0
         """How many messages the application has broadcast."""
         self._staged: list[bytes] = []
-        """Payloads broadcast in a row that the protocol has not seen: they may go as one packet."""
+        """Payloads broadcast in a row that were not passed to the protocol yet: they may share one packet."""
         self._staged_bytes = self._staged_at = 0
         self._staged_causes: dict[int, int] = {}
-        """Of the first; each later one depends on the one before it."""
+        """The dependencies of the first staged payload; each later one depends on the one before it."""
         self.called: tuple[str, ...] = ()
-        """What this member is called: messages for others are not given to its application."""
+        """The names of this member: messages addressed to others are not delivered to its application."""
         self.application = ApplicationQueue(protocol.me)
-        """What is delivered to it."""
+        """The queue of deliveries to the application."""
 
         self._create_outputs(durable)
         self.receiver = Receiver(self)
         self._handlers = self._create_handlers()
 
     def _create_outputs(self, durable: bool) -> None:
-        """What the next `Ready` brings."""
+        """What the next `Ready` contains."""
         self._records: list[LogRecord] = []
         self.packets: dict[int, list[bytes]] = {}
         self.repaired: list[tuple[MessageId, int]] = []
@@ -143,8 +143,8 @@ class Core:
         self._next_number = int(durable)
         self._persisted = 0
         self._unblocking_number = 0
-        """Of the last `Ready` with something that brought no message of others and may have unblocked held
-        ones: a control packet, or a broadcast that somebody had named before."""
+        """The number of the last `Ready` that may have unblocked held messages without containing a message
+        of another member: by a control packet, or by a broadcast that a held message named as a cause."""
 
     def _create_handlers(self) -> dict[type, Any]:
         return {
@@ -165,36 +165,36 @@ class Core:
 
     def _create_links(self, durable: bool) -> None:
         self.outboxes = {peer: Outbox() for peer in self.partners}
-        """What partners have not acknowledged. `send_and_advance` puts `Ready.packets` in."""
+        """Packets that partners have not acknowledged. `send_and_advance` adds those of `Ready.packets`."""
         self.sent = dict.fromkeys(self.partners, 0)
         self.received: dict[int, int] = dict.fromkeys(self.partners, 0)
         self.durably_received: Mapping[int, int] = dict(self.received) if durable else self.received
-        """The part of `received` that is durable: what an `Ack` may say."""
+        """The durable part of `received`, which an `Ack` may confirm."""
         self.received_chain: dict[int, bytes] = dict.fromkeys(self.partners, CHAIN_START)
-        """The chain values of the packets in `received`, and of those that are durable."""
+        """The chain values of the packets in `received`; `durable_chain` has those of the durable ones."""
         self.durable_chain: Mapping[int, bytes] = (
             dict(self.received_chain) if durable else self.received_chain
         )
         self.wire_versions = sorted(FIXED_WIRE)
-        """Those that this member speaks."""
+        """The wire versions that this member speaks."""
         self.lineage: list[Incarnation] = []
-        """The lives of this member, the present one last."""
+        """The lives of this member, the current one last."""
         self.partner_lineages: dict[int, list[Incarnation]] = {}
-        """The same of partners, as they last greeted."""
+        """The same for partners, as of their last greeting."""
         self.equivocators: dict[int, list[Statement]] = {}
         """Members that have sent different messages under one id, and the proof."""
         self.is_replaying = False
-        """Whether the log is being replayed: what is in it was verified before."""
+        """Whether the log is being replayed: its contents were verified before."""
 
-    # What a driver calls
+    # Called by a driver
 
     def step(self, event: Event) -> None:
-        """Something happened. A `RemoteError` leaves the member as it was."""
+        """Handle an event. A `RemoteError` leaves the member as it was."""
         self._handlers[type(event)](event)
 
     def broadcast(self, body: Body, now: int, about: About = NOTHING) -> MessageId:
-        """Broadcast a message. It reaches the protocol as part of one `Broadcast` with what else is broadcast
-        before the next `ready` or delivery, or when that fills a packet."""
+        """Broadcast a message. It reaches the protocol in one `Broadcast` with other messages that are
+        broadcast before the next `ready` or delivery, or before a packet is full."""
         me, causes = self.me, self.causes
         others = None
         if self.names_causes:
@@ -218,7 +218,7 @@ class Core:
         return bool(has_records or self.packets or self.repaired)
 
     def ready(self, checkpoint: bool = False) -> Ready:
-        """What there is to persist and to send since the last call."""
+        """Everything to persist and to send since the last call."""
         self._flush()
         self._log_noticed()
         ready = Ready(
@@ -250,7 +250,7 @@ class Core:
             self.durably_received, self.durable_chain = ready.received, ready.received_chain
             self._persisted = ready.number
         if ready.broadcasts:
-            # Not before: after a crash the next message under this number would be taken for this one.
+            # Not before: after a crash the next message with this number would be mistaken for this one.
             self.stability.record_delivered(self.me, self.me, ready.broadcasts)
         if ready.parked:
             self.application.finish_parking(ready.parked)
@@ -261,18 +261,18 @@ class Core:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of messages that this member's application is done with, and others may lack."""
+        """Bytes of messages that this member's application has processed and others may lack."""
         return self.stability.unstable_bytes - self.stability.undelivered_bytes + self._staged_bytes
 
     @property
     def undelivered_bytes(self) -> int:
-        """Bytes of messages that this member's application has not been given yet."""
+        """Bytes of messages that were not yielded to this member's application yet."""
         return self.stability.undelivered_bytes + self.application.untaken_own_bytes
 
     # Broadcasting
 
     def _flush(self) -> None:
-        """Give the protocol what was staged."""
+        """Pass staged payloads to the protocol."""
         if self._staged:
             causes, payloads = self._staged_causes, self._seal(self._staged)
             event = Broadcast(payloads, self._staged_at, self.delivers_own)
@@ -310,21 +310,21 @@ class Core:
                     self.retain(span, data, data, now)
                     control[span[2]] = len(data) - packet.payload_bytes()
         for seq, payload in enumerate(payloads, first):
-            if seq > own.base:  # there is nobody to send it to
+            if seq > own.base:  # otherwise there is no other member to send it to
                 self.retain((self.me, seq, seq), payload, None, now)
             if self.is_traced:
-                # What a batch costs besides its bodies is put down to its last message.
+                # Attribute the overhead of a batch to its last message.
                 named, cost = sorted(causes.items()), control.get(seq, 0)
                 self.trace.add(TraceRow(SEND, self.me, seq, now, cost, len(payload), -1, named))
                 causes = {self.me: seq}
         if not self.is_durable:
-            # Nothing waits for `advance`, and `limit` counts messages that were broadcast in this round.
+            # Nothing waits for `advance`, and `limit` counts the messages broadcast in this round.
             self.stability.record_delivered(self.me, self.me, own.base)
         if event.own:
             self._deliver_own(first, contents, before)
 
     def _defer_awaiting(self, count: int) -> None:
-        """Somebody's message may name one that this member broadcasts only now."""
+        """A received message may name as a cause one that this member broadcasts only now."""
         first, order = self.stability.received[self.me].base + 1, self.signed_order
         last = first + count - 1
         is_awaited = self.protocol.awaits_own(first, last)
@@ -332,10 +332,10 @@ class Core:
             self.defer_unblocked()
 
     def _deliver_own(self, first: int, payloads: list[bytes], causes: dict[int, int]) -> None:
-        """Deliver messages to their author, after everything that was delivered to it before.
+        """Deliver messages to their author, after everything that was delivered there before.
 
-        Replaying their `Broadcast` does the same, so no `Delivered` is logged for them. They are not rows of
-        the trace: there, for the sender, sending is the delivery.
+        Replaying their `Broadcast` has the same effect, so no `Delivered` is logged for them. They add no
+        delivery rows to the trace: for the sender, sending counts as the delivery.
         """
         named: dict[int, int] | None = None
         if self.protocol.carries_immediate_dependencies:
@@ -360,7 +360,7 @@ class Core:
         self.stability.merge(event.link, event.rows)
 
     def _log_noticed(self) -> None:
-        """Record what was noticed of others."""
+        """Record equivocation and forks that were noticed."""
         noticed, self.stability.unlogged = self.stability.unlogged, []
         for divergence in noticed:
             self.log(ForkNoticed(divergence, self.time))
@@ -374,7 +374,8 @@ class Core:
     def _on_opened(self, event: Opened) -> None:
         self.log(event)
         if self.signatures is not None:
-            # Its own among them: others must verify what this life signs after the certificate is renewed.
+            # Its own is included: others must verify this life's signatures after the certificate is
+            # renewed.
             for certificate in self.signatures.certificates:
                 self.log(CertificateLearned(certificate, event.time))
         self.lineage = extend_lineage(self.lineage, event.id, self.stability.received[self.me].base)
@@ -388,8 +389,8 @@ class Core:
     def next_delivery(self, now: int, acks: bool) -> Delivery | None:
         """The application asks for a message: the one in flight again, unless this `acks` it.
 
-        None if there is none that would be delivered again after a crash. Before the application is given
-        it, the driver persists the `cursor`.
+        None if there is no message that a replay after a crash would deliver again. The driver persists the
+        `cursor` before the message is yielded.
         """
         application = self.application
         unacked = application.unacked
@@ -399,7 +400,7 @@ class Core:
         while True:
             if not unacked:
                 if self._staged:
-                    self._flush()  # which may deliver messages of this member itself
+                    self._flush()  # it may deliver messages of this member itself
                 if not unacked and not self.deliver_next(now):
                     return None
             delivery = unacked[0]
@@ -415,8 +416,8 @@ class Core:
             is_first = self.stability.deliver(origin, seq, delivery.payload)
             if is_first and is_for(delivery.payload, self.called):
                 return delivery
-            # It is for others. Or its author runs twice, on copies of one store, and some protocols deliver
-            # what both broadcast under one id: the application is given the first.
+            # The message is addressed to others, or its author runs twice on copies of one store: some
+            # protocols then deliver both messages under one id, and the application receives the first.
             application.ack()
 
     def _on_delivery_acked(self, event: DeliveryAcked) -> None:
@@ -433,7 +434,7 @@ class Core:
         self.application.unpark(event.position)
 
     def deliver_next(self, now: int) -> bool:
-        """Ask the protocol for a message; from here on what this member broadcasts depends on it."""
+        """Ask the protocol for a message; whatever this member broadcasts afterwards depends on it."""
         if self._staged:
             self._flush()
         order = self.signed_order
@@ -442,7 +443,8 @@ class Core:
             return False
         origin, seq = delivery.message
         if self._unblocking_number > self._persisted:
-            # It is durable only when what may have unblocked it is, so that replay after a crash matches.
+            # It is durable only when the packet that may have unblocked it is, so that replay after a crash
+            # matches.
             entry = self.stability.unstable[origin].get(seq)
             if entry is not None and entry.ready_number < self._unblocking_number:
                 entry.ready_number = self._unblocking_number
@@ -462,12 +464,12 @@ class Core:
         return True
 
     def _next_signed(self, order: SignedOrder, now: int) -> Delivery | None:
-        """The next message whose causes, as its sender has signed them, are delivered."""
+        """The next message all of whose signed causes are delivered."""
         order.record(self.me, self.stability.received[self.me].base)
         found = order.next()
         while found is None and (delivery := self.protocol.deliver(now)) is not None:
             content = content_of(delivery.payload)
-            # Not the causes that its packet names: those in its payload are signed.
+            # Use the causes in the payload, which are signed, rather than those in the packet.
             delivery = Delivery(delivery.message, content, causes_in(content, self.size))
             if order.admit(delivery):
                 found = delivery
@@ -481,26 +483,26 @@ class Core:
         entry = self.stability.unstable[origin].get(seq)
         return entry is None or entry.ready_number <= self._persisted
 
-    # What is held
+    # Held messages
 
     def waiting(self) -> list[Waiting]:
         """The messages that have arrived and cannot be delivered yet, and what each waits for."""
         return self.protocol.waiting() + (self.signed_order.waiting() if self.signed_order else [])
 
     def count_held(self) -> int:
-        """How many they are, without listing them."""
+        """The number of held messages, without listing them."""
         return self.protocol.count_held() + (self.signed_order.count_held() if self.signed_order else 0)
 
     def last_awaited(self, origin: int) -> int:
-        """The last message of an origin that any message held so far has waited for."""
+        """The highest sequence number of an origin that any held message has waited for so far."""
         last = self.protocol.last_awaited(origin)
         return last if self.signed_order is None else max(last, self.signed_order.last_awaited[origin])
 
-    # What every event leaves
+    # After every event
 
     def defer_unblocked(self) -> None:
-        """Something may have unblocked held messages besides a message of others: they are delivered when it
-        is durable."""
+        """Something other than another member's message may have unblocked held messages: deliver them only
+        when it is durable."""
         self._unblocking_number = self._next_number
 
     def log(self, record: LogRecord) -> None:
@@ -513,7 +515,7 @@ class Core:
 
     def log_deliveries(self, now: int) -> None:
         """Record how many messages were delivered, if that has changed: before the next event, whose effect
-        depends on it, or so that rows of the trace become durable."""
+        depends on it, or to make rows of the trace durable."""
         held = self.held_for_signed_causes
         if self._unlogged_deliveries or held != self.logged_held:
             self.logged_deliveries, self.logged_held = self.application.delivered, held
@@ -521,12 +523,12 @@ class Core:
 
     @property
     def held_for_signed_causes(self) -> int:
-        """How many messages the protocol has delivered before a cause that their senders have signed."""
+        """How many messages the protocol has delivered that still wait for a signed cause."""
         return 0 if self.signed_order is None else self.signed_order.length
 
     @property
     def _unlogged_deliveries(self) -> int:
-        """Each has a row at the end of the trace."""
+        """Each of these has a row at the end of the trace."""
         return self.application.delivered - self.logged_deliveries if self.is_durable else 0
 
     def carry_out(self, effects: Effects) -> list[tuple[Packet, bytes]]:

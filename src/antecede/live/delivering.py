@@ -1,8 +1,8 @@
-"""The application's side of delivery: iterating, acknowledging, refusing and putting aside.
+"""The application's side of delivery: iterating, acknowledging, rejecting and parking messages.
 
-One message is in flight at a time. It is acked by asking for the next one in the same iteration, or by `ack`.
-Whatever else ends its processing does not ack it: an exception, a break, a cancellation, leaving the group,
-the end of the process. The next iteration, in this process or a later one, is given it again.
+One message is in flight at a time. It is acked by requesting the next one in the same iteration, or by `ack`.
+Nothing else acks it: not an exception, a break, a cancellation, leaving the group, or the end of the process.
+In these cases the next iteration, in this process or a later one, yields it again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAUSE_EVERY = 256
 
 
 class MessageIterator:
-    """One `async for` over a group: asking for the next message acks the one before."""
+    """One `async for` over a group: requesting the next message acks the previous one."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
@@ -48,9 +48,9 @@ class MessageIterator:
 
 
 class Deliveries:
-    """What is delivered to one member's application. `check_open` raises if the group is closed; `own_taken`
-    is called when the application was given one of this member's own messages; `max_parked` is how many bytes
-    may be parked when another message is."""
+    """Deliveries to one member's application. `check_open` raises if the group is closed; `own_taken` is
+    called when one of this member's own messages was yielded; `max_parked` is how many bytes may already be
+    parked when another message is."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Deliveries:
         self._take = driver.next_delivery if core.is_durable else core.next_delivery
         self._now, self._check_open = now, check_open
         self._is_traced, self._turn_time = core.is_traced, 0
-        """Only rows of the trace need the time of each delivery; else that of the last turn will do."""
+        """Only rows of the trace need the time of each delivery; otherwise that of the last turn suffices."""
         self._is_closed = False
         self._own_taken, self._max_parked, self._observers = own_taken, max_parked, observers
         self._requests, self._requests_ref, self._tracing = requests, weakref.ref(requests), tracing
@@ -80,13 +80,13 @@ class Deliveries:
         self._is_awaited = False
         self._polls = 0
         self._iterator: MessageIterator | None = None
-        """The iteration that asked last."""
+        """The iteration that last requested a message."""
         self.holder: MessageIterator | None = None
-        """The iteration that was given the message in flight, and acks it by asking for the next."""
+        """The iteration that received the message in flight, and acks it by requesting the next."""
         self._reader: asyncio.Task[Any] | None = None
-        """The task that has waited for a message last."""
+        """The task that last waited for a message."""
         self._delay: asyncio.TimerHandle | None = None
-        """Until it fires, the message in flight is not delivered again."""
+        """Until it fires, the message in flight is not redelivered."""
 
     def belong_to(self, me: int) -> None:
         """This member is another incarnation from now on."""
@@ -94,7 +94,7 @@ class Deliveries:
         self.wake()
 
     def wake(self) -> None:
-        """There may be something to deliver."""
+        """There may be a message to deliver."""
         self._deliverable.set()
 
     def close(self) -> None:
@@ -106,14 +106,14 @@ class Deliveries:
     # Iterating
 
     def take_next(self) -> Delivery | None:
-        """The next message for the iteration that has one, which this acks; None if it must wait."""
+        """Ack the previous message, and return the next one; None if the iteration must wait."""
         self._polls += 1
         if self._polls % _PAUSE_EVERY and not self._is_closed:
             return self._take(self._now() if self._is_traced else self._turn_time, True)
         return None
 
     async def next(self, iterator: MessageIterator) -> Message:
-        """The next message for an iteration, when there is one."""
+        """Wait for the next message of an iteration."""
         if self._is_awaited or (iterator.has_begun and iterator is not self._iterator):
             raise LocalError(
                 "two tasks iterate over one group: each message goes to one of them, so iterate in one place"
@@ -153,7 +153,7 @@ class Deliveries:
             self._tracing.end(outcome)
 
     async def next_alone(self) -> Message:
-        """The next message outside of a loop, by `anext`: consecutive calls are one iteration."""
+        """The next message outside of a loop, through `anext`: consecutive calls are one iteration."""
         before = self._iterator
         return await self.next(before if isinstance(before, _SingleCalls) else _SingleCalls(self))
 
@@ -168,8 +168,8 @@ class Deliveries:
         return delivery
 
     async def _wait(self, iterator: MessageIterator) -> Delivery:
-        # Other tasks, such as connections, need their turn: an application that never awaits anything, or
-        # fails at the same message again and again, would stop them.
+        # Yield to other tasks, such as connections: an application that never awaits anything, or fails at
+        # the same message repeatedly, would starve them.
         await asyncio.sleep(0)
         while (delivery := self._poll(iterator)) is None:
             if self._is_closed:
@@ -179,7 +179,7 @@ class Deliveries:
             await self._deliverable.wait()
         return delivery
 
-    # Acknowledging, refusing, putting aside
+    # Acknowledging, rejecting, parking
 
     def ack(self, message: Message) -> None:
         self._check_open()
@@ -204,7 +204,7 @@ class Deliveries:
         self._release("parked")
         core, queue = self._core, self._core.application
         if queue.parked_bytes > self._max_parked:
-            self.wake()  # it stays in flight, and is delivered again
+            self.wake()  # it stays in flight, and is redelivered
             raise LocalError(
                 f"{message.id} cannot be parked: {len(queue.parked):,} messages are, of "
                 f"{queue.parked_bytes:,} bytes; process some of them and unpark them, or raise the limit"
@@ -253,7 +253,7 @@ class Deliveries:
 
     @property
     def is_held_by_this_task(self) -> bool:
-        """Whether the task that runs has the message in flight, so that it alone can ask for the next."""
+        """Whether the current task has the message in flight, so that it alone can request the next."""
         return self.holder is not None and self._reader is asyncio.current_task()
 
     def _is_in_flight(self, message: MessageId) -> bool:

@@ -1,14 +1,14 @@
-"""The loop that runs a core. It carries out what each `Ready` asks for, in this order:
+"""The loop that runs a core. It carries out each `Ready` in this order:
 
 1. persist   the records or the checkpoint, by group commit: whatever happens meanwhile goes into the next
 2. send      packets into the outboxes, from which connections transmit them until they are acknowledged
 3. advance   tell the core
 
-Deliveries are not part of the loop. They are pulled by the application (`next_delivery`) and only of what is
-durable already, so they do not wait for a write under way: the cursor is persisted, and the message is
-returned. Steps 2 and 3 are `send_and_advance`, with which a restart ends too (`recovery.py`).
+Deliveries are not part of the loop. The application pulls them (`next_delivery`), and only durable messages
+are delivered, so they do not wait for a write in progress: the cursor is persisted, and the message is
+returned. Steps 2 and 3 are `send_and_advance`, which also ends a restart (`recovery.py`).
 
-A message takes eight shapes on its way from `broadcast` to the row of the receiver's trace (`mbcp`):
+A message takes eight forms between `broadcast` and the receiver's trace row (`mbcp`):
 
 1. `Envelope`          its body, as bytes, with what the receiver's application is to know of it: the payload
 2. `Broadcast`         event and log record: payloads broadcast in a row, and when
@@ -20,14 +20,14 @@ A message takes eight shapes on its way from `broadcast` to the row of the recei
 8. `TraceRow`          by ranks and codes; `EventTables` turns the columns of many into the rows of the trace
 
 A message broadcast alone is a `DependencyPacket` from the start; other protocols have packets of their own.
-Not counted is what contains one of these unchanged, or encodes it:
+The list omits containers and encodings of these forms:
 
 - `Effects` and `Send` around a packet, and `Ready` around everything. An `Outbox` has the packets' bytes by
   number, `UnstableMessage` retains them until they are stable, and `StoredPacket` is the same in the journal.
 - `Message` around a `Delivery`: what the application sees, by names. No row of the trace comes from it.
 - msgpack of an envelope, packet, frame or log record, and of trace rows in a checkpoint; Arrow and Parquet.
 
-Without a journal there is nothing to wait for: a `Ready` is carried out at once (`flush`).
+Without a journal there is nothing to wait for, and a `Ready` is carried out at once (`flush`).
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from antecede.live.trace_rows import MAX_ROWS
 from antecede.protocols.base import Delivery
 
 _BACKLOG_BYTES = 1 << 16
-"""An application lags if more than this waits for it; with a store four times that, since a group commit
-brings messages in larger portions."""
+"""An application lags if more bytes than this wait for it; four times as many with a store, since group
+commits deliver messages in larger batches."""
 _MAX_TURNS = 32
-"""How many turns of the event loop it is waited for."""
+"""For how many turns of the event loop the driver waits for it."""
 _CLOSE_PATIENCE = 10.0
-"""How long, in seconds, a member that leaves waits for its trace."""
+"""How long, in seconds, a leaving member waits for its trace."""
 _TRACE_PATIENCE = 1.0
-"""How long, in seconds, a group commit waits for the trace when that lags."""
+"""How long, in seconds, a group commit waits when the trace lags."""
 
 
 class Driver:
-    """Runs one core. `advanced` is called after each `Ready`, `failed` once if the member must stop,
-    `trace_changed` when the trace cannot be written, with the reason, and with an empty text when it can be
-    again."""
+    """Runs one core. `advanced` is called after each `Ready`, and `failed` once if the member must stop.
+    `trace_changed` is called with the reason when the trace cannot be written, and with an empty text when it
+    can be written again."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Driver:
         self._is_written = asyncio.Event()
         self._is_written.set()
         self._accepted: list[asyncio.Future[None]] = []
-        """Those whose messages are durable, and who go on when the application has read."""
+        """Waiters whose messages are durable, and that continue when the application has caught up."""
         self._backlog = _BACKLOG_BYTES if journal is None else 4 * _BACKLOG_BYTES
         self._reading: asyncio.Task[None] | None = None
         self._trace_problem = ""
@@ -95,25 +95,26 @@ class Driver:
     async def _run(self) -> None:
         while not self._is_closing:
             await self._has_work.wait()
-            await asyncio.sleep(0)  # what else happens in this round of the event loop joins the group
+            await asyncio.sleep(0)  # other events of this round of the event loop join the group commit
             self._has_work.clear()
             await self._cycle(self._commit is not None and self._commit.checkpoint_is_due)
 
     async def let_application_read(self) -> None:
-        """Wait a little if this member's application lags behind what it could read, and does read. What it
-        broadcasts meanwhile would only wait in queues, here and at others."""
+        """Wait briefly if this member's application lags and is making progress. Further broadcasts would
+        only wait in queues, here and at other members."""
         core = self._core
         for _ in range(_MAX_TURNS):
             if core.undelivered_bytes <= self._backlog:
                 break
             acked = core.application.acked
-            await self._is_written.wait()  # the next message for it may be part of that
+            await self._is_written.wait()  # its next message may be part of this write
             await asyncio.sleep(0)
             if core.application.acked == acked:
                 break
 
     def _release(self, waiters: list[asyncio.Future[None]]) -> None:
-        """Let those go on whose messages are durable, all of them together when the application has read."""
+        """Let waiters continue whose messages are durable, all of them together once the application has
+        caught up."""
         self._accepted += waiters
         if self._reading is None:
             if self._core.undelivered_bytes > self._backlog:
@@ -135,10 +136,10 @@ class Driver:
                 waiter.set_result(None)
 
     async def _cycle(self, checkpoint: bool) -> None:
-        """Carry out one `Ready`, and release those who wait for it to be durable."""
+        """Carry out one `Ready`, and release callers that wait for it to be durable."""
         waiters, self._waiters = self._waiters, []
         if self.failure is not None:
-            # What happened while the last write failed follows from what was in it.
+            # Events during a failed write depend on its records.
             _fail(waiters, self.failure)
             return
         try:
@@ -159,26 +160,26 @@ class Driver:
             await self._wait_for_trace(self._trace_task)
 
     def _carry_out(self, ready: Ready) -> None:
-        """What may follow once a `Ready` is durable."""
+        """The steps that may follow once a `Ready` is durable."""
         send_and_advance(self._core, ready)
         self._advanced(ready)
 
     def flush(self) -> None:
-        """Without a journal: carry out what there is, now."""
+        """Without a journal: carry out everything pending at once."""
         self._is_flushing, self.unflushed = False, 0
         try:
             self._carry_out(self._core.ready())
         except Exception as error:
             self.fail(f"internal: {error!r}")
 
-    # Deliveries, on request
+    # Deliveries on request
 
     def next_delivery(self, now: int, acks: bool) -> Delivery | None:
-        """A message for the application, if there is one that is durable: the one in flight again, unless
-        this `acks` it."""
+        """The next durable message for the application, if there is one: the message in flight again, unless
+        this call `acks` it."""
         delivery = self._core.next_delivery(now, acks)
         if delivery is None:
-            self.stepped()  # it may have to be durable first that this one was asked for
+            self.stepped()  # this request itself may have to become durable first
         if self._journal is not None:
             queue = self._core.application
             self._journal.move_cursor(queue.delivered - len(queue.unacked), queue.attempts)
@@ -193,7 +194,7 @@ class Driver:
         if self._journal is not None:
             self._journal.cursor = self._core.application.cursor
 
-    # What the group calls
+    # Called by the group
 
     def stepped(self) -> None:
         """The core has taken an event."""
@@ -205,17 +206,16 @@ class Driver:
             self._has_work.set()
 
     def flush_soon(self) -> None:
-        """Without a journal: what is broadcast in one round of the event loop goes together."""
+        """Without a journal: send everything broadcast in one round of the event loop together."""
         self.unflushed += 1
         if not self._is_flushing:
             self._is_flushing = True
             asyncio.get_running_loop().call_soon(self.flush)
 
     async def durable(self) -> None:
-        """Wait until everything that has happened so far is durable, and the application has read on if it
-        lags."""
+        """Wait until everything so far is durable and, if the application lags, until it has caught up."""
         self.check_failed()
-        # A future for each caller: one may be cancelled, and the write goes on.
+        # One future per caller: one may be cancelled, and the write continues.
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._has_work.set()
@@ -226,7 +226,8 @@ class Driver:
             raise self.failure
 
     def tick(self) -> None:
-        """Now and then: a checkpoint if one is due, and rows of the trace that have waited for long."""
+        """Called periodically: take a checkpoint if one is due, and write trace rows that have waited for
+        long."""
         if self.failure is not None:
             return
         if self._commit is not None and self._commit.checkpoint_is_due:
@@ -234,24 +235,24 @@ class Driver:
         if self._trace is not None and self._trace_task is None and self._trace.is_due:
             self._trace_task = asyncio.create_task(self._write_trace(self._trace))
             if self._core.trace.rows:
-                # Deliveries that nothing has followed are rows too.
+                # Deliveries that no event has followed are rows too.
                 self._core.log_deliveries(self._core.trace.rows[-1].time)
                 self.stepped()
 
     def fail(self, reason: str) -> StoreError:
-        """Write nothing more."""
+        """Stop writing after a failure."""
         error = StoreError(f"{reason}; the member stops")
         self.failure = error
         self._failed(error)
         return error
 
     def refuse(self, error: AntecedeError) -> None:
-        """Write nothing more: the member does not run."""
+        """Stop writing: the member is refused and does not run."""
         waiters, self._waiters, self.failure = self._waiters, [], error
         _fail(waiters, error)
 
     async def _write_trace(self, trace: NodeTrace) -> None:
-        """Beside the loop: whatever happens to the trace, the member goes on."""
+        """Runs beside the loop: a failure of the trace does not stop the member."""
         try:
             await trace.write()
         finally:
@@ -259,7 +260,8 @@ class Driver:
         self._report_trace(trace.problem)
 
     async def _wait_for_trace(self, task: asyncio.Task[None]) -> None:
-        """Rows are added faster than they are written: wait, unless the disk does not answer."""
+        """Back-pressure: rows are added faster than they are written. Wait, unless the disk does not
+        answer."""
         if not self._trace_problem:
             await asyncio.wait([task], timeout=_TRACE_PATIENCE)
             if not task.done():
@@ -271,12 +273,12 @@ class Driver:
             self._trace_changed(problem)
 
     async def close(self) -> None:
-        """Persist all that is left, as a checkpoint."""
-        # Not cancelled: what is being written must also be sent.
+        """Persist everything pending, as a checkpoint."""
+        # Not cancelled: whatever is written must also be sent.
         self._is_closing = True
         self._has_work.set()
         await self._task
-        await self._cycle(checkpoint=self._journal is not None)  # or tell those who wait why not
+        await self._cycle(checkpoint=self._journal is not None)  # otherwise tell the waiters why not
         if self._commit is not None:
             self._commit.close()
         if self._trace is not None:

@@ -1,12 +1,12 @@
 """What an application broadcasts, as bytes and back: bytes, text or any JSON value.
 
-What would come back as something else is refused: a body is delivered equal to what was broadcast, with the
-same types throughout, or it is not accepted. Checking that costs about as much as encoding: 0.4 µs for a
-small dict, 15 µs for 40 values.
+A body that would not round-trip is rejected: it is delivered equal to what was broadcast, with the same types
+throughout, or it is not accepted. The check costs about as much as encoding: 0.4 µs for a small dict, 15 µs
+for 40 values.
 
-The envelope also carries what the application is to know of a message and its protocol does not say: its
-immediate dependencies, where packets do not name them, and whether its sender's previous message is one; when
-it was broadcast, by its sender's clock; and what its sender's application says about the body (`headers.py`).
+The envelope also carries what the application needs to know of a message and its protocol does not state: its
+immediate dependencies, where packets do not name them, and whether its sender's previous message is one; the
+broadcast time by its sender's clock; and what its sender's application says about the body (`headers.py`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from antecede.live.transport.frames import MAX_BYTES
 from antecede.protocols.base import Delivery
 
 Body = bytes | str | dict[str, Any] | list[Any] | int | float | bool | None
-"""What a message may hold. Everything but bytes and text is JSON."""
+"""The types that a message may hold. Everything but bytes and text is JSON."""
 
 _BYTES, _TEXT, _JSON, ADDRESSED, ENCRYPTED, KEYS = range(6)
-"""Kinds of bodies. One that is addressed is only for some members (`addressing.py`). In an encrypted group
-all others are encrypted, or about keys (`changing/secret_messages.py`)."""
+"""Kinds of bodies. An addressed body is for some members only (`addressing.py`). In an encrypted group all
+others are encrypted, or about keys (`changing/secret_messages.py`)."""
 MAX_BODY_BYTES = MAX_BYTES // 2
 PHONE_ORIGINS = 3 << 61
-"""In groups that change, phones are origins from here on (`site_packets.author_id`)."""
+"""In dynamic groups, ids from here on are phones as origins (`site_packets.author_id`)."""
 _MAX_DEPTH = 100
-"""Deeper JSON might not be decoded where the receiver's stack is deep already."""
+"""A receiver whose stack is already deep could not decode JSON that is nested deeper."""
 _MAX_SHOWN = 40
 """Characters of a key in an error."""
 _MAX_INTEGER_BITS = 2048
@@ -50,28 +50,30 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PhoneEnvelope(Envelope, frozen=True, array_like=True, gc=False):
-    """The same with the name of the phone that has broadcast it, or the label of the member, in a group that
-    changes and has phones: nobody but its super peer knows a phone otherwise, and phones know no members.
+    """An envelope with the name of the phone or the label of the member that has broadcast the message, in a
+    dynamic group with phones: only its super peer knows a phone otherwise, and phones do not know the
+    members.
 
-    Without phones, only what a returning member brings back has it: others may never have heard of the
-    incarnation that broadcast it first."""
+    Without phones, only messages that a returning member brings back have it: others may never have known the
+    incarnation that broadcast them first."""
 
     author: str = ""
 
 
 class TimedEnvelope(PhoneEnvelope, frozen=True, array_like=True, gc=False):
-    """The same with the time of the broadcast."""
+    """A `PhoneEnvelope` with the time of the broadcast."""
 
     time: int = 0
-    """In microseconds since 1970, so that a JavaScript client can hold it; 0 if its sender does not say."""
+    """In microseconds since 1970, so that a JavaScript client can represent it; 0 if its sender does not
+    say."""
 
 
 class FullEnvelope(TimedEnvelope, frozen=True, array_like=True, gc=False):
-    """The same with what the sender's application says about the body."""
+    """A `TimedEnvelope` with what the sender's application says about the body."""
 
     content_type: str = ""
     headers: dict[str, Any] | None = None
-    """Text or bytes; what others send as something else is ignored."""
+    """Text or bytes; values of other types are ignored."""
 
 
 _AUTHOR = PhoneEnvelope.__struct_fields__.index("author")
@@ -87,11 +89,11 @@ def wrap(
     now: int = 0,
     about: About = NOTHING,
 ) -> bytes:
-    """The payload of a message with this body, broadcast at `now`, in nanoseconds since 1970; `author` is who
-    broadcasts it, in a group with phones."""
+    """The payload of a message with this body, broadcast at `now`, in nanoseconds since 1970; `author` names
+    its sender in a group with phones."""
     kind, data = (_BYTES, body) if type(body) is bytes else encode_body(body)
     if len(data) > MAX_BODY_BYTES:
-        # No link would carry it, nor anything after it.
+        # No link could carry it, nor anything after it.
         raise InputError(f"body: {len(data):,} bytes; a message has {MAX_BODY_BYTES:,} at most")
     time = now // 1000
     if about.seal is not None:
@@ -108,7 +110,7 @@ def wrap(
 
 
 def with_author(payload: bytes, author: str) -> bytes:
-    """The same payload, saying who has broadcast it unless it does. What later versions have added is kept.
+    """The same payload with its author, unless it names one already. Fields of later versions are kept.
 
     >>> unwrap(with_author(wrap("hello", False, None), "dana~1f2e3d4c")).author
     'dana~1f2e3d4c'
@@ -117,7 +119,7 @@ def with_author(payload: bytes, author: str) -> bytes:
         envelope = _decoder.decode(payload)
         elements = msgspec.msgpack.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return payload  # no envelope: whoever is given it takes it as bytes
+        return payload  # not an envelope: the receiver takes it as bytes
     if envelope.author:
         return payload
     return _encoder.encode([*elements[:_AUTHOR], author, *elements[_AUTHOR + 1 :]])
@@ -137,8 +139,7 @@ def encode_body(body: Body) -> tuple[int, bytes]:
 
 
 def _round_trips(value: Any, depth: int) -> bool:
-    """Whether a value comes back from JSON equal and with the same types; texts aside, which the encoder
-    checks."""
+    """Whether a value round-trips through JSON with the same types; the encoder checks texts."""
     kind = type(value)
     if kind is dict or kind is list:
         if not depth:
@@ -161,7 +162,7 @@ def _round_trips(value: Any, depth: int) -> bool:
 
 
 def _find_fault(value: Any, path: str, depth: int) -> tuple[str, str] | None:
-    """Where a body cannot be broadcast, and why."""
+    """Why a body cannot be broadcast, and where in it."""
     kind = type(value)
     if kind is dict or kind is list:
         if not depth:
@@ -200,7 +201,7 @@ def _has_surrogates(text: str) -> bool:
 
 
 def unwrap(payload: bytes) -> FullEnvelope:
-    """The envelope in a payload; a payload that is no envelope is taken as a body of bytes."""
+    """The envelope in a payload; a payload that is not an envelope is taken as a body of bytes."""
     try:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -208,8 +209,7 @@ def unwrap(payload: bytes) -> FullEnvelope:
 
 
 def decode_body(envelope: Envelope) -> Body:
-    """What the sender's application broadcast; its bytes if they are not of the kind that they claim to
-    be."""
+    """The body that the sender's application broadcast; the raw bytes if they do not match their kind."""
     try:
         if envelope.kind == _TEXT:
             return envelope.body.decode()
@@ -222,13 +222,14 @@ def decode_body(envelope: Envelope) -> Body:
 
 
 def body_in(payload: bytes) -> Body:
-    """What the sender's application broadcast, from a payload."""
+    """The body of a message, from its payload."""
     envelope = unwrap(payload)
     return envelope.body if envelope.kind == _BYTES else decode_body(envelope)
 
 
 def origin_in(delivery: Delivery, names: Any) -> str:
-    """What applications call the origin of a message, by the names of members; a phone's message says it.
+    """The application's name for the origin of a message, given the names of members; a phone's message
+    contains it.
 
     >>> from antecede.causality import MessageId
     >>> origin_in(Delivery(MessageId(PHONE_ORIGINS + 0x1F, 1), wrap(b"", False, None, "tom")), [])
@@ -238,18 +239,18 @@ def origin_in(delivery: Delivery, names: Any) -> str:
     if origin >= PHONE_ORIGINS:
         return f"{unwrap(delivery.payload).author}~{origin & 0xFFFF_FFFF:08x}"
     label: str = names[origin]
-    # A phone knows no labels of members, and of a stream that is forgotten nobody does.
+    # A phone knows no labels of members, and nobody knows that of a forgotten stream.
     return unwrap(delivery.payload).author or label if label.startswith("~") else label
 
 
 def named_causes(delivery: Delivery, size: int) -> dict[int, int]:
-    """A message's immediate dependencies by origin, its sender's previous message aside."""
+    """A message's immediate dependencies by origin, except its sender's previous message."""
     return delivery.causes if delivery.causes is not None else causes_in(delivery.payload, size)
 
 
 def causes_in(payload: bytes, size: int) -> dict[int, int]:
     """The same, as the sender has written them into the payload."""
-    # Named by the sender's application, not by the protocol: nobody has validated them.
+    # Written by the sender's application, not by the protocol, so they are not validated yet.
     named = unwrap(payload).causes
     return {peer: seq for peer, seq in named.items() if 0 <= peer < size} if named else {}
 

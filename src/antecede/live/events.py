@@ -1,8 +1,8 @@
-"""Everything that can happen to a live member, as values: what `Core.step` takes.
+"""Everything that can happen to a live member, as values for `Core.step`.
 
 The core is deterministic, so the events that change it are also its log: replayed in the same order, they
-give the same packets under the same numbers. Those are the `LogRecord`s. The others either leave nothing
-that a crash must not undo, or are covered by the cursor.
+produce the same packets with the same numbers. These are the `LogRecord`s. The others either leave nothing
+that must survive a crash, or are covered by the cursor.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ class PacketReceived(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=Fal
     number: int
     """Its number on the link, from 1."""
     data: bytes
-    """The packet, or its chain value alone if every member has its messages already (`outbox.skip`)."""
+    """The packet, or only its chain value if every member has its messages already (`outbox.skip`)."""
     time: int
 
 
 class RepairReceived(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """A partner sent a packet that this member had asked for."""
+    """A partner sent a packet that this member had requested."""
 
     link: int
     data: bytes
     time: int
     wanted: list[tuple[int, int, int]]
-    """The messages that were asked for: origin, first and last sequence number."""
+    """The requested messages: origin, first and last sequence number."""
 
 
 class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """A time that the protocol has asked for has come."""
+    """A time that the protocol has requested has come."""
 
     time: int
 
@@ -53,7 +53,7 @@ class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """Only in the log: before the next record the protocol had delivered `count` messages in all.
 
-    What is broadcast afterwards depends on them, so a replay must deliver them at the same place.
+    Later broadcasts depend on them, so a replay must deliver them at the same point.
     """
 
     count: int
@@ -63,10 +63,10 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
-    """The application put the message in flight aside, so that those after it can be delivered."""
+    """The application parked the message in flight, so that those after it can be delivered."""
 
     position: int
-    """Among the messages delivered to the application, from 1."""
+    """The position of the message among the application's deliveries, from 1."""
     attempts: int
     """How many times it was delivered."""
     reason: str
@@ -74,7 +74,7 @@ class Parked(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
 
 
 class Unparked(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """The application has dealt with a message that it had put aside."""
+    """The application has processed a parked message."""
 
     position: int
     time: int
@@ -90,34 +90,34 @@ class Incarnation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """A new life of this member begins; durable before any partner hears of it."""
+    """A new life of this member begins; durable before any partner learns of it."""
 
     id: str
     time: int
     speaks: int = 1
-    """In a group that changes: the greatest version of the wire format that this life speaks."""
+    """In a dynamic group: the greatest wire version that this life speaks."""
 
 
 class PartnerMet(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """A partner has greeted from a life that this member did not know of."""
+    """A partner has greeted from a life that this member did not know."""
 
     link: int
     lineage: list[Incarnation]
-    """Its lives, this one last."""
+    """Its lives, the current one last."""
     time: int
     version: int = 1
-    """In a group that changes: the greatest version of the wire format that both speak."""
+    """In a dynamic group: the greatest wire version that both sides speak."""
 
 
 class CertificateLearned(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """The key with which a member signs became known."""
+    """The certificate of a member's signing key became known."""
 
     certificate: bytes
     time: int
 
 
 class Equivocated(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """A member has signed two statements that cannot both be true: nobody talks to it any more."""
+    """A member has signed two statements that cannot both be true: it is refused from now on."""
 
     origin: int
     statements: list[Statement]
@@ -132,7 +132,7 @@ class ForkNoticed(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False
 
 
 class KeyStarted(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
-    """Only in the log: from where on a member has signed with one of its keys."""
+    """Only in the log: from which message on a member has signed with one of its keys."""
 
     start: KeyStart
     time: int
@@ -180,9 +180,9 @@ Event = LogRecord | AckReceived | ProgressReceived | DeliveryAcked
 
 
 class Cursor(msgspec.Struct, frozen=True, gc=False):
-    """How far the application is among the messages delivered to it."""
+    """The application's progress among the messages delivered to it."""
 
     acked: int
-    """How many it has processed: they are never delivered again."""
+    """How many messages it has processed: they are never delivered again."""
     attempts: int
-    """How many times it was given the next one: if any, that one is delivered again, marked `redelivered`."""
+    """How many times the next one was yielded: if at all, it is delivered again, marked `redelivered`."""

@@ -22,11 +22,11 @@ from antecede.live.view import View, ViewMember
 from antecede.protocols.base import LocalError
 
 _REPAIR_PATIENCE = 1_000_000_000
-"""How long a message may be missing before others are asked for it, in nanoseconds."""
+"""How long a message may be missing before it is requested from others, in nanoseconds."""
 
 
 class FixedGroup(Group):
-    """A member of a group of which all members are known from the start."""
+    """A member of a group whose members are all known from the start."""
 
     _names: list[str]
     _core: Core
@@ -43,7 +43,7 @@ class FixedGroup(Group):
             signatures=create_keyring(self._security, settings, self._roster.names),
         )
         core.called = (settings.me,)
-        # A member has about its limit under way; four times that is not a delay but an attack.
+        # A correct member has about its limit in transit; four times that is not a delay but an attack.
         core.stability.max_undelivered = 4 * max(settings.limit, 1 << 20)
         super().__init__(settings, core, self._roster.names, clock)
         self._inspection = FixedInspection(core, self._names, self._clock)
@@ -149,7 +149,7 @@ class FixedGroup(Group):
     # Broadcasting
 
     async def _until_all_know_addresses(self) -> None:
-        """All versions of the wire format that such groups have know them."""
+        """All wire versions that such groups use support addresses."""
 
     def _is_full(self) -> bool:
         limit, core = self.settings.limit, self._core
@@ -160,7 +160,7 @@ class FixedGroup(Group):
         who = ", ".join(self._names[member] for member in stability.lagging())
         return who, f"{stability.unstable_bytes:,} bytes are not stable; {who} lags"
 
-    # Looking
+    # Inspection
 
     def delivered(self) -> dict[str, int]:
         return dict(zip(self._names, self._stability().matrix_clock[self._core.me], strict=True))
@@ -171,7 +171,7 @@ class FixedGroup(Group):
 
     def _stability(self) -> Stability:
         if self._journal is None:
-            self._driver.flush()  # without a store, what was broadcast is accepted at once
+            self._driver.flush()  # without a store, broadcasts are accepted at once
         return self._core.stability
 
     def suspicion_timeouts(self) -> dict[str, float]:
@@ -180,7 +180,7 @@ class FixedGroup(Group):
     def _is_member(self, name: str) -> bool:
         return name in self._names
 
-    # What happens
+    # Events
 
     def _on_heard(self, peer: int) -> None:
         if self._suspicions.hear(peer):
@@ -193,7 +193,7 @@ class FixedGroup(Group):
             self._on_step()
         self._connections.gossip(now, _REPAIR_PATIENCE)
         self._driver.tick()
-        self._driver.stepped()  # a delivery may have shown a fork, which is to be recorded
+        self._driver.stepped()  # a delivery may have revealed a fork, which must be recorded
         for peer in self._suspicions.check():
             self._tell("suspected", self._names[peer])
         self._report_forks()
@@ -201,7 +201,7 @@ class FixedGroup(Group):
         self._report_members("paused", self._connections.paused())
 
     def _report_members(self, kind: Literal["paused", "unreachable"], texts: dict[str, str | None]) -> None:
-        """What is wrong with members, or None for those with which nothing is."""
+        """By member, a description of its problem, or None if it has none."""
         for name, text in texts.items():
             if text is None:
                 self._problems.end((kind, name))
@@ -211,7 +211,7 @@ class FixedGroup(Group):
     def _report_forks(self) -> None:
         divergences = {("forked", *key): each for key, each in self._core.stability.divergences.items()}
         for key in self._problems.keys("forked") - divergences.keys():
-            self._problems.end(key)  # a third member had said so, and the member itself says otherwise
+            self._problems.end(key)  # a third member had reported it, and the member itself says otherwise
         for key, divergence in divergences.items():
             origin, text = self._names[divergence.origin], describe_fork(divergence, self._names)
             if self._problems.begin(key, "forked", origin, text):

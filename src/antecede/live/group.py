@@ -6,12 +6,12 @@
             print(message.origin, message.body, message.causes)
 
 Once `broadcast` returns, the message is in the store: it will be delivered everywhere, whatever happens to
-this process. A member's own messages are delivered to it too (unless `own=False`), so applying what is
-delivered is all that an application has to do. A delivered message is acked when the next one is asked for in
-the same iteration, or by `ack`; one that was not acked is delivered again, marked `redelivered`.
+this process. A member's own messages are delivered to it too (unless `own=False`), so the application only
+has to apply what is delivered. A delivered message is acked when the next one is requested in the same
+iteration, or by `ack`; an unacked message is delivered again, marked `redelivered`.
 
 `Group` is what applications use. There are two kinds: with a fixed list of members (`fixed_group.py`), and
-with members that come and go (`changing/group.py`).
+with dynamic membership (`changing/group.py`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TICK_SECONDS = 0.2
 _PAUSE_EVERY = 256
 """Broadcasts between two turns of the event loop, if there is no store to wait for."""
 _FULL_SECONDS = 3 * TICK_SECONDS
-"""How long `broadcast` must have waited before that is news: progress takes a while to be reported."""
+"""How long `broadcast` must have waited before a notice is sent: progress reports take a while to arrive."""
 _DRAINING_SECONDS = 3.0
 """The same for `drain`."""
 
@@ -85,7 +85,7 @@ class Group(ConsumerSide, ProducerSide):
     _inspection: Inspection
     _security: Security
     _speaks = 1
-    """In a group that changes: the greatest version of the wire format that this process speaks."""
+    """In a dynamic group: the greatest version of the wire format that this process speaks."""
 
     def __init__(
         self, settings: Settings, core: Any, names: Sequence[str] | Mapping[int, str], clock: Clock | None
@@ -97,7 +97,7 @@ class Group(ConsumerSide, ProducerSide):
         self._journal: Journal | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
-        """Something has happened; whoever waits for a condition looks again."""
+        """Set after each event, so that tasks which wait for a condition check it again."""
         self._state: State = "new"
         self._opened_at = time.time()
         self._has_left = False
@@ -115,9 +115,9 @@ class Group(ConsumerSide, ProducerSide):
         self._metrics: Listener | None = None
         self._control: control.ControlServer | None = None
         self.counts: Counter[str] = Counter()
-        """What has happened so far, for metrics."""
+        """Counters for metrics."""
 
-    # Who is there
+    # Membership
 
     @property
     @abc.abstractmethod
@@ -132,43 +132,44 @@ class Group(ConsumerSide, ProducerSide):
     @property
     @abc.abstractmethod
     def connected(self) -> tuple[str, ...]:
-        """The partners to which there is a connection."""
+        """The partners that are connected."""
 
     @property
     def present(self) -> frozenset[str]:
-        """The names of those that are connected now, this one too. Where members come and go it is told from
-        one to the other, so phones are in it as well, and it is right at everyone seconds after a change."""
+        """The names of everyone who is connected now, including this member. In a group with dynamic
+        membership, members pass this on to each other: phones are included, and every view is correct seconds
+        after a change."""
         return frozenset({self.settings.me, *self.connected})
 
     @property
     @abc.abstractmethod
     def view(self) -> View:
-        """Who is in the group, as far as this member has delivered, and who seems to be down."""
+        """The members as of this member's last delivery, and which of them are suspected."""
 
     def changes(self) -> AsyncIterator[MemberChange]:
-        """What changes about members from now on: who joins, leaves, is suspected, removed, returns."""
+        """Membership changes from now on: members that join, leave, are suspected, are removed or return."""
         return self._observers.watch()
 
     @abc.abstractmethod
     async def remove(self, who: str) -> None:
-        """Remove a member, by name (all its incarnations) or by label. The others decide together where its
-        messages end; `changes` tells when that is done. It needs more members that stay than are removed."""
+        """Remove a member, by name (all its incarnations) or by label. The others agree on the end of its
+        stream; `changes` reports when that is done. More members must stay than are removed."""
 
     @abc.abstractmethod
     async def leave(self, timeout: float | None = None) -> None:
-        """Leave the group for good. Returns when every member has all that was broadcast here; then nobody
-        waits for this member any more. If that takes longer than `timeout` seconds, it raises `TimeoutError`
-        and goes on leaving; then `aclose`, or wait again."""
+        """Leave the group for good. Returns when every member has everything that was broadcast here, so that
+        nobody waits for this member any more. If that takes longer than `timeout` seconds, it raises
+        `TimeoutError` and continues to leave; then call `aclose`, or wait again."""
 
     @property
     def address(self) -> str | None:
-        """Where the others reach this member."""
+        """The address at which the others reach this member."""
         return self._connections.address or None
 
     @property
     @abc.abstractmethod
     def web_address(self) -> str | None:
-        """Where it listens for phones."""
+        """The address at which it listens for phones."""
 
     # Starting and closing
 
@@ -193,7 +194,7 @@ class Group(ConsumerSide, ProducerSide):
                 self._on_trace,
             )
             try:
-                # Durable before anybody hears of it: see `lineage.py`.
+                # Durable before any partner learns of it: see `lineage.py`.
                 self._core.step(Opened(secrets.token_hex(8), self._clock.now(), self._speaks))
                 await self._driver.durable()
                 await self._open()
@@ -209,7 +210,7 @@ class Group(ConsumerSide, ProducerSide):
 
     @abc.abstractmethod
     def _identity(self) -> dict[str, Any]:
-        """What a store must say that it is of."""
+        """The identity that the store must contain."""
 
     @abc.abstractmethod
     def _restore(self, journal: Journal) -> None: ...
@@ -222,7 +223,7 @@ class Group(ConsumerSide, ProducerSide):
 
     @abc.abstractmethod
     async def _open(self) -> None:
-        """Take part, until the application can."""
+        """Start taking part, and return when the application can."""
 
     async def _serve_operators(self) -> None:
         if self.settings.metrics is not None and self._metrics is None:
@@ -258,11 +259,11 @@ class Group(ConsumerSide, ProducerSide):
         await self.aclose()
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Accept nothing more, and wait until every member has delivered all that was broadcast here.
+        """Accept no more broadcasts, and wait until every member has delivered all that was broadcast here.
 
-        While that takes, `problems` says whom it waits for. A member that is removed is not waited for. If it
-        takes longer than `timeout` seconds, it raises `TimeoutError`, which names them too. Then, or if it is
-        cancelled, the group is open again, as if it had not been called.
+        Meanwhile `problems` names the members that it waits for. It does not wait for a member that is
+        removed. If it takes longer than `timeout` seconds, it raises `TimeoutError`, which names them too.
+        Then, or if it is cancelled, the group is open again, as if it had not been called.
         """
         self._check_open()
         self._state = "draining"
@@ -297,10 +298,10 @@ class Group(ConsumerSide, ProducerSide):
         """The members that may not have delivered all that was broadcast here."""
 
     async def aclose(self) -> None:
-        """Stop. What was accepted is in the store, and a member that is started on it again goes on; without
-        a store, what has not reached others is lost.
+        """Stop. Accepted messages are in the store, and a member that is started on it again continues from
+        there; without a store, messages that have not reached others are lost.
 
-        The message in flight is not acked: if it was processed, call `ack` before, or it is delivered again.
+        The message in flight is not acked: if it was processed, call `ack` first, or it is delivered again.
         """
         if self._has_left and self._control is not None:
             await self._control.finish()
@@ -318,7 +319,7 @@ class Group(ConsumerSide, ProducerSide):
             self._observers.end()
 
     async def _stop(self) -> None:
-        """End what runs."""
+        """Stop all running tasks."""
         self._requests.close()
         if self._has_deliveries:
             self._deliveries.close()
@@ -333,7 +334,7 @@ class Group(ConsumerSide, ProducerSide):
 
     @property
     def _has_deliveries(self) -> bool:
-        """Whether the application may be given messages; a newcomer has to be admitted first."""
+        """Whether messages may be delivered to the application; a newcomer must be admitted first."""
         return hasattr(self, "_deliveries")
 
     # Broadcasting
@@ -354,7 +355,7 @@ class Group(ConsumerSide, ProducerSide):
         else:
             driver.flush_soon()
             if driver.unflushed >= _PAUSE_EVERY:
-                # There is nothing to wait for, but connections and other tasks need their turn.
+                # There is nothing to wait for, but connections and other tasks need a turn.
                 await asyncio.sleep(0)
                 await driver.let_application_read()
         return message
@@ -378,7 +379,7 @@ class Group(ConsumerSide, ProducerSide):
 
     @abc.abstractmethod
     def _lag(self) -> tuple[str, str]:
-        """Which members keep messages from being stable, and that in a sentence."""
+        """Which members keep messages from becoming stable, and a sentence that says so."""
 
     def _report_full(self) -> None:
         own_bytes = self._core.application.untaken_own_bytes
@@ -397,20 +398,21 @@ class Group(ConsumerSide, ProducerSide):
         if self._problems.end("full"):
             self._notify("room", self.me, "there is room again")
 
-    # Looking
+    # Inspection
 
     def waiting(self) -> list[HeldMessage]:
-        """What is held, for which message, since when, and who may have that one."""
+        """The held messages: what each waits for, since when, and which members may have that."""
         return [self._inspection.describe(wait) for wait in self._inspection.waits()]
 
     @property
     def held(self) -> int:
-        """How many messages are held. That is quick to say, whoever makes them many."""
+        """How many messages are held; O(1), however many there are."""
         return self._inspection.count_held()
 
     @abc.abstractmethod
     def delivered(self) -> dict[str, int]:
-        """How many messages of each member were delivered here; of this one, how many it has broadcast."""
+        """How many messages of each member were delivered here; for this member, how many it has
+        broadcast."""
 
     @property
     @abc.abstractmethod
@@ -427,25 +429,26 @@ class Group(ConsumerSide, ProducerSide):
 
     @abc.abstractmethod
     def suspicion_timeouts(self) -> dict[str, float]:
-        """After how many seconds of silence each partner is suspected, at present."""
+        """After how many seconds of silence each partner is suspected at present."""
 
     def go_offline(self, seconds: float) -> None:
-        """Break all connections and make none for a while, to try what happens then."""
+        """Break all connections and make none for a while, to test the effects."""
         self._connections.go_offline(seconds)
 
     def events(self) -> AsyncIterator[Notice]:
-        """What happens to the group from now on: connections, losses, refusals, gaps, recoveries."""
+        """Events of the group from now on: connections, losses, refusals, gaps, recoveries."""
         return self._observers.listen()
 
     def problems(self) -> list[Problem]:
-        """The conditions that a person must act on, as long as they last; the logger has them as warnings."""
+        """The conditions that require a person's action, while they last; they are also logged as
+        warnings."""
         return self._problems.list()
 
     def _notify(self, kind: Any, member: str, text: str) -> None:
         if kind == "joined":
             self._end_refusal(member)
             if member in self._joined:
-                return  # another connection to it replaces the first
+                return  # another connection to it has replaced this one
             self._joined.add(member)
         elif kind == "lost":
             self._joined.discard(member)
@@ -454,7 +457,7 @@ class Group(ConsumerSide, ProducerSide):
         self._observers.tell_notice(Notice(kind, member, text, time.time()))
 
     def _end_refusal(self, member: str) -> None:
-        """There is a connection to it."""
+        """It is connected."""
         self._problems.end(("refused", member))
 
     @abc.abstractmethod
@@ -463,7 +466,7 @@ class Group(ConsumerSide, ProducerSide):
     def _tell(
         self, kind: ChangeKind, label: str, by: str = "", message: MessageId | None = None, text: str = ""
     ) -> None:
-        """Something has changed about a member."""
+        """Report a change of a member to listeners."""
         name = label.partition("~")[0]
         change = MemberChange(kind, label, name, by, message, text, time.time())
         self._log.info(
@@ -473,7 +476,7 @@ class Group(ConsumerSide, ProducerSide):
             self._requests.give_up(label, kind)
         self._observers.tell_change(change)
 
-    # What the driver and the connections call
+    # Called by the driver and the connections
 
     def _id(self, message: causality.MessageId) -> MessageId:
         return MessageId(self._names[message.origin], message.seq)
@@ -483,7 +486,8 @@ class Group(ConsumerSide, ProducerSide):
         self._driver.stepped()
         self._room.set()
         if self._journal is None:
-            # With a journal nothing is deliverable before it is durable: `_on_advance` says when.
+            # With a journal nothing is deliverable before it is durable: `_on_advance` wakes the application
+            # then.
             self._connections.wake()
             self._wake_waiters()
 
@@ -506,7 +510,7 @@ class Group(ConsumerSide, ProducerSide):
         self._wake_waiters()
 
     def _on_trace(self, problem: str) -> None:
-        """The trace cannot be written, or can be again (an empty text): the group goes on in any case."""
+        """The trace cannot be written, or can be again (an empty text): the group continues in any case."""
         if problem:
             self._problems.begin("trace", "trace", self.me, problem)
         else:
@@ -519,7 +523,7 @@ class Group(ConsumerSide, ProducerSide):
         self._room.set()
 
     async def _until(self, condition: Callable[[], object]) -> None:
-        """Wait for something to become true; a failure of the store ends that."""
+        """Wait for a condition to become true; a failure of the store ends the wait."""
         while not condition():
             self._check_failed()
             self._room.clear()
@@ -535,10 +539,10 @@ class Group(ConsumerSide, ProducerSide):
 
     @abc.abstractmethod
     def _on_tick(self) -> None:
-        """A few times a second."""
+        """Called a few times a second."""
 
     def _on_tick_end(self, task: asyncio.Task[None]) -> None:
-        """A member that no longer reports its progress would hold up everybody in silence."""
+        """A member whose ticks fail no longer reports its progress, and would silently block the others."""
         if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
             self._log.error("a tick failed", exc_info=error)
             self._driver.fail(f"internal: {error!r}")

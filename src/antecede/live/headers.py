@@ -1,6 +1,6 @@
 """What an application says about the body of a message: its content type, and headers of its own.
 
-Both are small and bounded: whoever has more to say puts it into the body.
+Both are small and bounded: anything larger belongs into the body.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ MAX_HEADERS = 64
 MAX_NAME = 100
 """Characters of a header's name."""
 MAX_HEADER_BYTES = 1 << 13
-"""Of all names and values of a message together, in UTF-8."""
+"""Maximum bytes of all names and values of a message together, in UTF-8."""
 MAX_CONTENT_TYPE = 255
 """Characters."""
 RESERVED = "antecede-"
 """Names that begin like this are the library's own."""
 REQUEST = "antecede-request"
-"""Of a request: its number, and who is asked."""
+"""In a request: its number, and who is asked."""
 REPLY = "antecede-reply"
-"""Of a reply: the number of the request, and its message."""
+"""In a reply: the number of the request, and its message."""
 
 
 Headers = dict[str, str | bytes]
 
 
 class About(msgspec.Struct, frozen=True):
-    """What travels with a body."""
+    """The metadata that is sent with a body."""
 
     content_type: str = ""
     headers: Headers | None = None
     seal: Callable[[int, bytes], bytes] | None = None
-    """For a message to some members, or one that is encrypted: makes the body that travels, with the rest of
-    this in it."""
+    """For an addressed or encrypted message: a function that makes the body to send, which includes the other
+    fields."""
     is_encrypted: bool = False
     """Whether it is for all readers of an encrypted group."""
 
@@ -46,7 +46,7 @@ NOTHING = About()
 
 
 def describe(headers: Mapping[str, str | bytes] | None, content_type: str) -> About:
-    """What an application says, or an `InputError`.
+    """The metadata that an application gives, or an `InputError`.
 
     >>> describe({"trace": "4bf9"}, "image/png")
     About(content_type='image/png', headers={'trace': '4bf9'}, seal=None, is_encrypted=False)
@@ -58,14 +58,14 @@ def describe(headers: Mapping[str, str | bytes] | None, content_type: str) -> Ab
 
 
 def with_reserved(about: About, headers: Mapping[str, str | bytes]) -> About:
-    """The same with headers of the library's own."""
+    """The same metadata with the library's own headers added."""
     if not headers:
         return about
     return msgspec.structs.replace(about, headers={**(about.headers or {}), **headers})
 
 
 def of_application(headers: Mapping[str, Any] | None) -> Headers:
-    """The headers of the application alone, as far as they are text or bytes."""
+    """The application's headers, as far as they are text or bytes."""
     found = (headers or {}).items()
     return {
         name: value

@@ -1,4 +1,4 @@
-"""What a member can say of its own state to those who look: what it holds and why, and how far it is."""
+"""What a member reports about its own state: which messages it holds and why, and its progress."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from antecede.live.messages import HeldMessage, MessageId
 from antecede.protocols.base import Waiting
 
 _MANY_HELD = 1_000
-"""Above this many held messages, metrics do not look at each."""
+"""Above this many held messages, metrics do not examine each one."""
 
 
 class DeliveredUpTo(msgspec.Struct, frozen=True):
-    """How far a member is with the messages of one origin."""
+    """A member's progress with the messages of one origin."""
 
     origin: str
     received: int
-    """Up to which all have arrived."""
+    """The number up to which all have arrived."""
     delivered: int
     stable: int
-    """Up to which every member is known to have delivered them."""
+    """The number up to which every member is known to have delivered them."""
 
 
 class Inspection(abc.ABC):
-    """One member, as it sees itself."""
+    """One member's view of its own state."""
 
     @abc.abstractmethod
     def count_held(self) -> int:
-        """How many messages are held. That is quick to say, whoever makes them many."""
+        """How many messages are held; O(1), however many there are."""
 
     @abc.abstractmethod
     def held_seconds(self) -> float:
-        """How long the oldest of them has been held; of very many, how long ago the oldest message came that
-        is not delivered."""
+        """How long the oldest held message has been held; if there are very many, how long ago the oldest
+        undelivered message arrived."""
 
     @abc.abstractmethod
     def waits(self) -> list[Waiting]:
-        """The held messages, as the protocol names them."""
+        """The held messages, by the protocol's ids."""
 
     @abc.abstractmethod
     def describe(self, wait: Waiting) -> HeldMessage: ...
@@ -53,7 +53,7 @@ class Inspection(abc.ABC):
 
     @abc.abstractmethod
     def behind_by(self) -> dict[str, int]:
-        """By member, how many messages that are delivered here it is not known to have delivered."""
+        """By member, how many messages delivered here it is not known to have delivered."""
 
 
 class FixedInspection(Inspection):

@@ -80,11 +80,11 @@ def join(
 ) -> Joining:
     """A member of a live group: `async with join(...) as group`, or `group = await join(...)`.
 
-    `group` is its name, and the keywords say how to take part; or it is a `Settings` that says everything.
-    With `peers` the members are those, for ever. With `founders`, the first members, or a `contact`, members
-    come and go: `snapshot` is called for the application's state when somebody joins here, between two
-    messages, and `restore` with such a state before this member's first message. With `super_peers` this
-    process is a phone of such a group, behind one of them.
+    `group` is its name, and the keywords say how to take part; or it is a complete `Settings`. With `peers`,
+    the list of members is fixed. With `founders`, the first members, or a `contact`, membership is dynamic:
+    `snapshot` is called for the application's state when a newcomer joins here, between two messages, and
+    `restore` with such a state before this member's first message. With `super_peers` this process is a phone
+    of such a group, behind one of them.
     """
     if isinstance(group, Settings):
         if options:
@@ -95,7 +95,7 @@ def join(
 
 
 class Joining:
-    """A group that is about to be joined."""
+    """A group that is not joined yet."""
 
     def __init__(
         self, settings: Settings, snapshot: Snapshot | None = None, restore: Restore | None = None

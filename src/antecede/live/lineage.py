@@ -1,12 +1,12 @@
-"""The lives of a member, by which partners notice a restored or copied store.
+"""A member's lives, by which partners detect a restored or copied store.
 
-Each opening of a store begins a new life with a random id, and the store lists them. A partner remembers the
-list of whom it has met. If the next greeting's list lacks a life that the partner has met, the store is an
-older copy: in that other life its owner may have sent or acknowledged what this copy knows nothing of. The
-greeting of an earlier life of the same list is only late, and no alarm.
+Each opening of a store begins a new *life* with a random id, and the store lists them. A partner remembers
+this list for each member that it has met. If the list in a later greeting lacks a known life, the store is an
+older copy: in that life its owner may have sent or acknowledged packets that this copy does not contain. A
+greeting from an earlier life of the same list is merely late, and no cause for alarm.
 
 Time and memory O(lives), of which the last 32 are kept. A partner that was away for longer than that
-recognises a fork by the chain values of packets (`outbox.py`).
+detects a fork by the chain values of packets (`outbox.py`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def extend_lineage(lineage: Sequence[Incarnation], life: str, broadcasts: int) -
 
 
 def is_earlier(lineage: Sequence[Incarnation], known: Sequence[Incarnation]) -> bool:
-    """Whether a greeting with this lineage comes from an earlier life than the one known."""
+    """Whether a greeting with this lineage comes from an earlier life than the known one."""
     return bool(lineage) and lineage[-1] in known[:-1]
 
 
 def forked_at(lineage: Sequence[Incarnation], known: Sequence[Incarnation]) -> int | None:
     """How many messages the two have in common, if `known` is not a beginning of `lineage`.
 
-    None if there is no fork, or if it cannot be told because one has forgotten too many lives. 0 if they
-    have nothing in common.
+    None if there is no fork, or if it cannot be determined because too many lives were forgotten. 0 if
+    they have nothing in common.
     """
     if not known or known[-1] in lineage:
         return None

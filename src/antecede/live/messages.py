@@ -17,7 +17,7 @@ from antecede.protocols.base import Delivery, LocalError
 Item = TypeVar("Item")
 
 _MAX_WAITING = 1_000
-"""Notices, or changes, that wait for a listener."""
+"""Maximum number of notices or changes queued for a listener."""
 
 
 class MessageId(NamedTuple):
@@ -31,7 +31,7 @@ class MessageId(NamedTuple):
 
 
 class RequestAnswering(Interface):
-    """The part of a group with which its messages reply (`requests.py`)."""
+    """The part of a group that its messages use to reply (`requests.py`)."""
 
     def is_asked(self, message: Message) -> bool: ...
 
@@ -45,21 +45,22 @@ def _no_requests() -> RequestAnswering | None:
 class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A delivered message."""
 
-    # Most applications look at a part of it, so nothing is decoded before it is asked for.
+    # Most applications read only some fields, so nothing is decoded before it is read.
     _delivery: Delivery
     _names: Sequence[str] | Mapping[int, str]
     own: bool = False
     """Whether this member has broadcast it itself."""
     deliveries: int = 1
-    """How many times it has been delivered to this member's application, with this time."""
+    """How many times it has been delivered to this member's application, including this time."""
     history: bool = False
     """Whether the group had delivered it before this member was admitted."""
-    # Weakly: an application may keep messages where the group finds them, and no cycle through them is freed.
+    # A weak reference: an application may keep messages where the group refers to them, and such a cycle
+    # would not be freed.
     _requests: Callable[[], RequestAnswering | None] = _no_requests
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was delivered before and not acked, so it may have been processed, in part or fully."""
+        """Whether it was delivered before and not acked, so it may have been partly or fully processed."""
         return self.deliveries > 1
 
     @property
@@ -98,8 +99,8 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def unreadable(self) -> bool:
-        """Whether it is for this member, and was encrypted for a key that it does not have any more; then
-        its body is what has arrived."""
+        """Whether it was addressed to this member, but encrypted for a key that the member no longer has;
+        then its body is the content as it arrived."""
         return unwrap(self._delivery.payload).kind == ADDRESSED
 
     @property
@@ -132,13 +133,13 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
         return await requests.reply(self, body, describe(headers, content_type), timeout)
 
     def reserved_header(self, name: str) -> list[str]:
-        """The words of a header of the library's own; none if there is no such header."""
+        """The words of one of the library's own headers; empty if the message does not have it."""
         value = (unwrap(self._delivery.payload).headers or {}).get(name)
         return value.split(" ") if isinstance(value, str) else []
 
     @property
     def causes(self) -> tuple[MessageId, ...]:
-        """Its immediate dependencies: what its sender had delivered or broadcast last, with nothing
+        """Its immediate dependencies: the messages that its sender had delivered or broadcast last, with none
         between."""
         causes = immediate_causes(self._delivery, len(self._names))
         origin = self._delivery.message.origin
@@ -159,22 +160,23 @@ class HeldMessage(msgspec.Struct, frozen=True):
 
     id: MessageId
     cause: MessageId | None
-    """What it waits for; None if the protocol knows that only by another's number for it."""
+    """The message that it waits for; None if the protocol knows that only by another member's number for
+    it."""
     since: float
     """When it arrived, in seconds since 1970."""
     holders: tuple[str, ...]
     """The members that may have the cause."""
     group: str = ""
-    """The group of the cause, if it is another one that this process is in."""
+    """The group of the cause, if it is another group that this process is in."""
 
 
 class ParkedMessage(msgspec.Struct, frozen=True):
-    """A message that the application has put aside with `park`."""
+    """A message that the application has parked."""
 
     message: Message
     reason: str
     time: float
-    """When, in seconds since 1970."""
+    """When it was parked, in seconds since 1970."""
 
 
 NoticeKind = Literal[
@@ -210,9 +212,9 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Subscription(Generic[Item]):
-    """One listener's queue. Nobody may be listening, so the oldest of many are dropped.
+    """One listener's queue. It may not be read, so it is bounded: the oldest entries are dropped.
 
-    A group refers to its listeners weakly: one that is abandoned is forgotten.
+    A group holds weak references to its listeners: an abandoned one is forgotten.
     """
 
     def __init__(self) -> None:
@@ -242,6 +244,6 @@ class Subscription(Generic[Item]):
         return self._queue.popleft()
 
     async def aclose(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._queue.clear()
         self.end()

@@ -1,4 +1,4 @@
-"""Those who are told what happens to a group, and the last of it for those who ask later."""
+"""The listeners to a group's events, and the last events for later inspection."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MAX_CHANGES, _MAX_NOTICES = 200, 100
 
 
 class Observers:
-    """Listeners are referred to weakly: one that is abandoned is forgotten. `notes_broadcasts` says that the
-    application is not given its own messages, so that they are noted when it broadcasts them."""
+    """Listeners are referenced weakly: an abandoned one is forgotten. `notes_broadcasts` says that the
+    application's own messages are not delivered to it, so they are noted when it broadcasts them."""
 
     def __init__(self, notes_broadcasts: bool) -> None:
         self._notes_broadcasts = notes_broadcasts
         self.changes: deque[MemberChange] = deque(maxlen=_MAX_CHANGES)
         self.notices: deque[Notice] = deque(maxlen=_MAX_NOTICES)
-        """The last of them, the newest last."""
+        """The last events, the newest last."""
         self.recent: RecentMessages | None = None
-        """Messages, while somebody looks at them."""
+        """The last messages, while somebody requests them."""
         self._listeners: weakref.WeakSet[Subscription[Notice]] = weakref.WeakSet()
         self._watchers: weakref.WeakSet[Subscription[MemberChange]] = weakref.WeakSet()
         self._has_ended = False
@@ -53,14 +53,14 @@ class Observers:
             watcher.put(change)
 
     def delivered(self, message: Message) -> None:
-        """The application is given a message for the first time."""
+        """A message is delivered to the application for the first time."""
         if self.recent is not None and not self.recent.add(message.id, message.causes):
-            self.recent = None  # nobody looks any more
+            self.recent = None  # nobody requests them any more
 
     def broadcast(
         self, message: MessageId, causes: Mapping[int, int], names: Sequence[str] | Mapping[int, str]
     ) -> None:
-        """The application has broadcast a message, after these by origin."""
+        """The application has broadcast a message, with these causes by origin."""
         if self.recent is None or not self._notes_broadcasts:
             return
         named = tuple(MessageId(names[origin], seq) for origin, seq in sorted(causes.items()))
@@ -68,7 +68,7 @@ class Observers:
             self.recent = None
 
     def end(self) -> None:
-        """Nothing happens any more."""
+        """No more events will follow."""
         self._has_ended = True
         for listener in self._listeners:
             listener.end()
@@ -77,5 +77,5 @@ class Observers:
 
     @property
     def count(self) -> int:
-        """How many listen."""
+        """How many listeners there are."""
         return len(self._listeners)

@@ -14,7 +14,8 @@ from antecede.live.stability import Divergence, Stability
 from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
 
 _UNREACHABLE_SECONDS = 3.0
-"""How long a super peer must be away before that is news: a connection that broke is made again at once."""
+"""How long a super peer must be disconnected before it is reported: a broken connection is re-established at
+once."""
 
 ProblemKind = Literal[
     "away",
@@ -36,11 +37,11 @@ ProblemKind = Literal[
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A condition that lasts until somebody does something about it."""
+    """A condition that lasts until a person acts on it."""
 
     kind: ProblemKind
     member: str
-    """The member that it is about."""
+    """The member concerned."""
     text: str
     since: float
     """In seconds since 1970."""
@@ -54,7 +55,7 @@ class Problems:
         self._current: dict[Hashable, Problem] = {}
 
     def begin(self, key: Hashable, kind: ProblemKind, member: str, text: str, log: bool = True) -> bool:
-        """A condition holds; whether that is new. It is logged then, if nobody else does."""
+        """A condition holds; returns whether it is new. A new one is logged, unless `log` is false."""
         before = self._current.get(key)
         since = before.since if before is not None else time.time()
         self._current[key] = Problem(kind, member, text, since)
@@ -63,7 +64,7 @@ class Problems:
         return before is None
 
     def end(self, key: Hashable) -> bool:
-        """A condition holds no longer; whether it did."""
+        """A condition no longer holds; returns whether it did."""
         before = self._current.pop(key, None)
         if before is not None:
             self._log.warning("no longer %s: %s", before.kind, before.text, extra={"peer": before.member})
@@ -73,7 +74,7 @@ class Problems:
         return key in self._current
 
     def keys(self, kind: ProblemKind) -> set[Hashable]:
-        """Of the current problems of a kind."""
+        """The keys of the current problems of a kind."""
         return {key for key, problem in self._current.items() if problem.kind == kind}
 
     def list(self) -> list[Problem]:
@@ -81,7 +82,7 @@ class Problems:
 
 
 def describe_fork(divergence: Divergence, names: Sequence[str]) -> str:
-    """What a person is to know of members that have delivered different messages."""
+    """A message for the user about members that have delivered different messages."""
     member, origin = names[divergence.member], names[divergence.origin]
     return (
         f"messages of {origin} after {origin}:{divergence.agreed} differ here and at {member}: "
@@ -98,7 +99,7 @@ class Reachability:
         self._behind = roster.reached_through(me)
         self._what = "the gateway" if roster.protocol.name in WITH_SUBGROUPS else "the super peer"
         self._seen = dict.fromkeys(self._behind.values(), time.monotonic())
-        """When each super peer was connected last."""
+        """When each super peer was last connected."""
 
     def _text(self, name: str, relay: str) -> str:
         if name == relay:

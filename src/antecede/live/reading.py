@@ -1,4 +1,4 @@
-"""The part of a live group with which an application takes what is delivered to it, and acknowledges it."""
+"""The consumer side of a live group: how an application receives messages and acknowledges them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from antecede.live.problems import Problems
 
 
 class ConsumerSide(abc.ABC):
-    """A group, seen by an application that reads."""
+    """A group as a reading application sees it."""
 
     _core: Any
     _deliveries: Deliveries
     _problems: Problems
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """A new iteration. Its first message is the one in flight, if there is one: nobody has acked it."""
+        """A new iteration. Its first message is the one in flight, if there is one, since nobody has acked
+        it."""
         return MessageIterator(self._deliveries)
 
     async def __anext__(self) -> Message:
@@ -33,29 +34,30 @@ class ConsumerSide(abc.ABC):
         self._deliveries.ack(message)
 
     def nack(self, message: Message, delay: float = 0.0) -> None:
-        """`message`, which is in flight, could not be processed: it is delivered again after `delay` seconds.
+        """The processing of `message`, which is in flight, has failed: it is delivered again after `delay`
+        seconds.
 
-        Nothing is delivered before it meanwhile. `message.deliveries` counts; `park` ends this.
+        Meanwhile nothing else is delivered. `message.deliveries` counts the attempts; `park` ends them.
         """
         self._deliveries.nack(message, delay)
 
     async def park(self, message: Message, reason: str = "") -> None:
-        """Put `message`, which is in flight, aside durably, and go on with the messages after it.
+        """Park `message`, which is in flight, durably, and continue with the messages after it.
 
-        For a message that can never be processed. What depends on it is delivered without it, so an
+        For a message that can never be processed. Messages that depend on it are delivered without it, so the
         application must expect that. It stays in the store until `unpark`; `problems` counts such messages.
-        More of them than `limit` bytes are refused with a `LocalError`: the message is delivered again then,
-        so that whoever sends poison holds up this application rather than fill its disk.
+        Once they exceed `limit` bytes, parking raises a `LocalError` and the message is delivered again, so
+        that a poison message blocks this application rather than filling its disk.
         """
         await self._deliveries.park(message, reason)
         self._report_parked()
 
     def parked(self) -> list[ParkedMessage]:
-        """The messages that were put aside, the oldest first."""
+        """The parked messages, the oldest first."""
         return self._deliveries.parked()
 
     async def unpark(self, message: MessageId) -> Message:
-        """Remove a message that was put aside and return it. Process it before: nobody has it afterwards."""
+        """Remove a parked message and return it. Process it first: the store no longer has it afterwards."""
         removed = await self._deliveries.unpark(message)
         self._report_parked()
         return removed
@@ -74,12 +76,12 @@ class ConsumerSide(abc.ABC):
     @property
     @abc.abstractmethod
     def me(self) -> str:
-        """What this member is called. Where members come and go, that is the label of its incarnation."""
+        """The name of this member; with dynamic membership, the label of its incarnation."""
 
     @abc.abstractmethod
     def _id(self, message: causality.MessageId) -> MessageId:
-        """The id of a message, as applications know it."""
+        """The id of a message in the form that applications use."""
 
     @abc.abstractmethod
     def _notify(self, kind: Any, member: str, text: str) -> None:
-        """Tell those who listen what has happened."""
+        """Notify listeners of an event."""

@@ -1,4 +1,4 @@
-"""What a core asks of its driver: one read-only value, and the one way to carry it out."""
+"""The work that a core requests from its driver: one read-only value, and the one way to carry it out."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _EMPTY: Mapping[int, Any] = MappingProxyType({})
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
-    """All that follows from the events so far, to persist and to send. Read-only."""
+    """Everything to persist and to send after the events so far. Read-only."""
 
     number: int = 0
-    """Of this `Ready` among those that persist something; 0 if there is nothing to persist."""
+    """Its number among the `Ready`s that persist something; 0 if there is nothing to persist."""
     records: Sequence[LogRecord] = ()
-    """To append to the log."""
+    """Append these to the log."""
     checkpoint: Checkpoint | None = None
-    """To take the place of the log. Then there are no records: it includes them."""
+    """Replace the log with this. Then there are no records: the checkpoint includes them."""
     packets: Mapping[int, Packets] = _EMPTY
-    """To send to each partner, once the records are durable."""
+    """Send these to each partner, once the records are durable."""
     received: Mapping[int, int] = _EMPTY
-    """The last packet of each partner that is durable with the records: it may be acknowledged."""
+    """The last packet of each partner that becomes durable with the records, and may be acknowledged then."""
     received_chain: Mapping[int, bytes] = _EMPTY
     """The chain values of these packets."""
     broadcasts: int = 0
-    """How many messages of this member are durable with the records."""
+    """How many messages of this member become durable with the records."""
     parked: int = 0
-    """The position of a message that is put aside durably with the records."""
+    """The position of a message whose parking becomes durable with the records."""
     repaired: Sequence[tuple[MessageId, int]] = ()
-    """Messages that were missing, and the partner that supplied them."""
+    """Missing messages, with the partner that supplied each."""
     trace_length: int = 0
-    """Rows of the trace before this index are durable with the records, or follow from them."""
+    """Rows of the trace before this index become durable with the records, or derive from them."""
     history: HistoryBatch | None = None
-    """What is to be in the member's history before the records are durable."""
+    """What must be in the member's history before the records are durable."""
 
 
 def send_and_advance(core: Core, ready: Ready) -> None:
-    """Carry out a `Ready` that is durable: its packets go into the outboxes, and the core learns of it."""
+    """Finish a durable `Ready`: its packets go into the outboxes, and the core is notified."""
     digests: dict[int, bytes] = {}
     for peer, packets in ready.packets.items():
-        if (box := core.outboxes.get(peer)) is not None:  # or the link is no more, in a group that changes
+        if (box := core.outboxes.get(peer)) is not None:  # otherwise the link was dropped, in a dynamic group
             box.extend(packets.first, packets.bodies, digests)
     core.advance(ready)

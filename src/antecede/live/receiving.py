@@ -1,4 +1,4 @@
-"""What arrives at a core: packets of partners, repairs, certificates and proofs.
+"""Incoming data of a core: partners' packets, repairs, certificates and proofs.
 
 Everything is verified before the protocol sees it (`validation.py`, `seals.py`, quotas of `stability.py`), so
 a `RemoteError` leaves the member as it was. Time O(messages in the packet).
@@ -48,7 +48,7 @@ class Receiver:
         except RevokedKeyError:
             if any(origin == link for origin, _, _ in spans):
                 raise
-            # The partner has accepted it before it knew. It is recorded without its messages.
+            # The partner has accepted it before it could know. Record the packet without its messages.
             core.step(PacketReceived(link, number, skip(value), now))
             return
         effects = core.protocol.receive(link, packet, now)
@@ -99,13 +99,13 @@ class Receiver:
         if core.statements is None:
             return
         for error in core.statements.verify(packet, spans, core.is_replaying):
-            # What it has signed is true to whoever has only seen this copy, so it is accepted.
+            # Members that have seen only this copy rightly accept it, so it is accepted here.
             self.report_equivocation(error, now)
             if link == error.origin:
                 raise error
 
     def report_equivocation(self, error: EquivocationError, now: int) -> None:
-        """Remember the proof, for good."""
+        """Remember the proof permanently."""
         if error.origin not in self._core.equivocators:
             self._core.step(Equivocated(error.origin, list(error.statements), now))
 

@@ -1,4 +1,4 @@
-"""Bringing a member back after a crash: a checkpoint of its core, and a replay of the log since."""
+"""Recovery of a member after a crash: a checkpoint of its core, and a replay of the log since."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ class CoreState(msgspec.Struct):
     causes: dict[int, int]
     sent: dict[int, int]
     acked_packets: dict[int, tuple[int, bytes]]
-    """For each partner, the last packet that it has acknowledged, and its chain value."""
+    """For each partner, the number of the last packet that it has acknowledged, and its chain value."""
     received: dict[int, int]
     received_chain: dict[int, bytes]
     certificates: list[bytes]
-    """Of members' signing keys."""
+    """The certificates of members' signing keys."""
     key_starts: list[KeyStart]
-    """From where on members have signed with each of their keys."""
+    """From which message on each member has signed with each of its keys."""
     equivocators: dict[int, list[Statement]]
     signed_order: tuple[list[int], list[Delivery]] | None
-    """Counts and held messages, in a group with signatures."""
+    """In a group with signatures: its counts and held messages."""
     lineage: list[Incarnation]
     partner_lineages: dict[int, list[Incarnation]]
     windows: list[bytes]
-    """Of the sequence numbers received from each origin."""
+    """The sequence numbers received from each origin."""
     delivered_counts: list[int]
     """This member's row of the matrix clock."""
     chain: list[bytes]
-    """The chain values of what it has delivered and broadcast."""
+    """The chain values of the messages that it has delivered and broadcast."""
     history: list[dict[int, bytes]]
-    """Chain values from the last stable message on, by count; the reported parts are enough."""
+    """By count, chain values from the last stable message on; the reported part is enough."""
     forks: list[Divergence]
     """Members that have delivered different messages under the same ids."""
     stable: list[int]
@@ -70,11 +70,11 @@ class CoreState(msgspec.Struct):
     parking: int
     timers: list[int]
     time: int
-    """The last time in the log before."""
+    """The last time in the log before the checkpoint."""
 
 
 def take_checkpoint(core: Core) -> Checkpoint:
-    """The core as it is, with its packets: each once, whoever needs it, and by reference."""
+    """The current state of a core, with its packets: each once, however many need it, and by reference."""
     stability = core.stability
     stability.settle()
     state = CoreState(
@@ -135,7 +135,7 @@ def _needed_packets(core: Core) -> list[StoredPacket]:
 
 
 class SavedStore(Protocol):
-    """A store as a member is restored from it: a journal, or one that is only looked at."""
+    """A store as a member is restored from it: a journal, or a store that is only inspected."""
 
     path: Path
     uncertain_until: int
@@ -152,7 +152,7 @@ class SavedStore(Protocol):
 
 
 def restore(core: Core, store: SavedStore) -> None:
-    """Make a new core what the journal says that this member was."""
+    """Restore a new core to the state that the journal records."""
     try:
         _restore(core, store)
     except InputError:
@@ -177,7 +177,7 @@ def _restore(core: Core, store: SavedStore) -> None:
                 raise ValueError(f"a packet cannot contain messages {span[1]} to {span[2]}")
             core.stability.restore(span, stored.data)
     for link, packets in sent.items():
-        for number, data in sorted(packets):  # each builds on the chain value of the one before
+        for number, data in sorted(packets):  # each extends the chain value of the one before
             core.outboxes[link].extend(number, [data])
     last = 0
     core.is_replaying = True
@@ -185,8 +185,8 @@ def _restore(core: Core, store: SavedStore) -> None:
         _replay(core, record, store)
         last = record.time
     core.is_replaying = False
-    # After a power failure the cursor may be older than the checkpoint; a message that was being put aside
-    # when the process ended is not in flight any more.
+    # After a power failure the cursor may be older than the checkpoint; a message that was being parked when
+    # the process ended is no longer in flight.
     queue = core.application
     acked = max(cursor.acked, checkpoint_acked, queue.parking)
     attempts = cursor.attempts if cursor.acked == acked else 0
@@ -198,19 +198,19 @@ def _restore(core: Core, store: SavedStore) -> None:
             core.stability.deliver(origin, seq, delivery.payload)
     queue.resume(acked, attempts)
     if not store.cursor_is_exact:
-        # Whatever is deliverable may have been yielded before the power failed.
+        # Every deliverable message may have been yielded before the power failed.
         store.uncertain_until = _deliverable(core)
     queue.uncertain_until = store.uncertain_until
-    # What is broadcast from here on depends on it, and comes after it.
+    # Later broadcasts depend on these messages, and follow them.
     while queue.delivered < queue.uncertain_until and core.deliver_next(last):
         pass
-    # What the replay asks for was persisted before.
+    # The requests of a replay were persisted before.
     send_and_advance(core, core.ready())
     store.release()
 
 
 def _deliverable(core: Core) -> int:
-    """How many messages could have been delivered to the application in all; tried on a copy."""
+    """How many messages could have been delivered to the application in all, determined on a copy."""
     count, protocol = core.application.delivered, type(core.protocol).restore(core.protocol.save())
     while protocol.deliver(0) is not None:
         count += 1
@@ -255,7 +255,7 @@ def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
     if isinstance(record, Delivered):
         _deliver_until(core, record.count, record.time, store)
         if core.held_for_signed_causes < record.held:
-            core.deliver_next(record.time)  # there was none for the application, and more to hold
+            core.deliver_next(record.time)  # nothing is deliverable, but more are held
         core.logged_deliveries, core.logged_held = core.application.delivered, core.held_for_signed_causes
     elif isinstance(record, ForkNoticed):
         core.stability.resume_divergence(record.divergence)
@@ -263,7 +263,7 @@ def _replay(core: Core, record: LogRecord, store: SavedStore) -> None:
         if core.seals is not None:
             core.seals.record_key_start(record.start)
     elif isinstance(record, RepairReceived):
-        with contextlib.suppress(RemoteError):  # raised by a later part, as it was then
+        with contextlib.suppress(RemoteError):  # raised by a later part, as before the crash
             core.step(record)
     else:
         core.step(record)

@@ -1,13 +1,14 @@
-"""Repair: asking other members for messages that were lost with their sender, and answering them.
+"""Repair: requesting messages that were lost with their sender from other members, and answering such
+requests.
 
-A member asks for what a connected partner has delivered and it has lacked for a while; the partner replies
-with the packets as they arrived. Where links alone keep the order (`flooding`, `pc`), such packets are of
-no use, and a member behind a super peer hears everything from that one. Time O(members) per check,
-O(messages) per reply.
+A member requests messages that a connected partner has delivered and that it has been missing for a while;
+the partner replies with the packets as they arrived. Where only the links keep the order (`flooding`, `pc`),
+such packets are of no use, and a member behind a super peer receives everything from that one. Time
+O(members) per check, O(messages) per reply.
 
-While the link to an origin is down in a mesh, nothing of that origin is under way, so there is nothing to
-wait for: what a held message depends on is asked of its sender at once. A lasting cut between two members
-costs messages a detour, not a second.
+While the link to an origin in a mesh is down, none of its messages is in transit, so there is nothing to wait
+for: a member that sends a message is immediately asked for its missing causes. A lasting partition between
+two members costs a detour, not a second.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from antecede.protocols.base import Protocol, RemoteError, Span
 
 _MAX_REPLY_BYTES = 1 << 20
 _MAX_SPAN = 1_000
-"""Messages of one origin that one request asks for."""
+"""Messages of one origin in one request."""
 _MAX_REQUEST = 10_000
-"""Messages that one request asks for."""
+"""Messages in one request."""
 _ASK_PAUSE = 10_000_000
-"""Between two requests for what is held, in nanoseconds."""
+"""Minimum interval between two requests for missing causes, in nanoseconds."""
 REPEAT_PAUSE = 300_000_000
-"""After which an answer is not waited for any more, in nanoseconds."""
+"""How long to wait for an answer, in nanoseconds."""
 MANY_PACKETS = 256
-"""Above this many unacknowledged packets, those whose messages every member has are skipped."""
+"""Above this many unacknowledged packets, packets whose messages are all stable are emptied."""
 
 
 class Repair:
-    """What this member lacks, and what it has for others."""
+    """The messages that this member is missing, and those that it can supply."""
 
     def __init__(self, protocol: Protocol, stability: Stability) -> None:
         self._stability = stability
@@ -41,10 +42,11 @@ class Repair:
         """For each origin, the last message before the gap and when that was first seen."""
         self._looked_at = -_ASK_PAUSE
         self._asked: dict[int, tuple[Span, int, int]] = {}
-        """For each origin that is not connected, what was asked for last, of whom, and when."""
+        """For each origin that is not connected: what was last requested, from which partner, and when."""
 
     def request(self, now: int, patience: int, connected: Iterable[int]) -> tuple[int, list[Span]] | None:
-        """Whom to ask for which messages that have been missing for `patience`, though others have them."""
+        """Which partner to ask for which messages that have been missing for `patience`, though others have
+        them."""
         if not self.is_possible:
             return None
         stability, partners = self._stability, list(connected)
@@ -70,11 +72,11 @@ class Repair:
     def request_held(
         self, last_awaited: Callable[[int], int], now: int, helper: int, closed: Collection[int]
     ) -> list[Span]:
-        """What to ask a partner for, from which something has just arrived, while some links are closed:
-        messages of origins at their other end, that others depend on or that it reports to have.
+        """What to request from a partner that has just sent something, while some links are closed: messages
+        of origins at their other end, if others depend on them or the partner reports to have them.
 
-        `last_awaited` says up to which message of an origin others depend on it. Time O(links closed), since
-        this is asked for each frame: whatever is held.
+        `last_awaited` returns the last message of an origin that others depend on. Time O(links closed),
+        since this is called for each frame, however many messages are held.
         """
         stability = self._stability
         if not closed or not self.is_possible or not stability.is_mesh or now - self._looked_at < _ASK_PAUSE:
@@ -87,9 +89,9 @@ class Repair:
             first = stability.received[origin].base + 1
             if now - at < REPEAT_PAUSE:
                 if of == helper and asked[1] == first:
-                    continue  # it does not have it either
+                    continue  # the partner does not have it either
                 if of != helper:
-                    first = max(first, asked[2] + 1)  # another partner will supply what is before
+                    first = max(first, asked[2] + 1)  # another partner will supply the earlier ones
             last = min(last, first + _MAX_SPAN - 1)
             if first <= last and stability.takes_repair(origin, first):
                 spans.append((origin, first, last))
@@ -97,7 +99,7 @@ class Repair:
         return spans[: _MAX_REQUEST // _MAX_SPAN]
 
     def validate(self, spans: Sequence[Span]) -> None:
-        """Raise a `RemoteError` for a request that no correct member makes."""
+        """Raise a `RemoteError` for a request that no correct member sends."""
         if len(spans) > self._stability.size or sum(last - first for _, first, last in spans) > _MAX_REQUEST:
             raise RemoteError(f"it asks for more than {_MAX_REQUEST} messages at once")
         for origin, first, last in spans:
@@ -105,7 +107,7 @@ class Repair:
                 raise RemoteError("it asks for messages that cannot exist")
 
     def reply(self, spans: Iterable[Span]) -> list[bytes]:
-        """Packets of the messages that a member asks for, as far as they are here and fit one reply."""
+        """Packets of the requested messages, as far as they are available here and fit into one reply."""
         stability = self._stability
         packets: dict[int, bytes] = {}
         room = _MAX_REPLY_BYTES
@@ -122,7 +124,8 @@ class Repair:
         return list(packets.values())
 
     def skip_stable(self, protocol: Protocol, outboxes: Iterable[Outbox]) -> None:
-        """Empty packets for slow partners whose messages are stable: the partner got them by repair."""
+        """Empty the packets in slow partners' outboxes whose messages are stable: the partner received them
+        by repair."""
         self._stability.settle()
         if not self.is_possible:
             return

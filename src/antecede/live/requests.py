@@ -1,9 +1,9 @@
-"""Requests and replies: messages like any other, whose headers say which belongs to which.
+"""Requests and replies: ordinary messages whose headers relate them to each other.
 
-A request names a number that its sender has drawn and who is asked; a reply names the number. The reply takes
-effect when the application of the sender is given it, so everything that it depends on was given before, and
-what is broadcast then depends on it. A request is forgotten with its process: a reply that comes later is a
-message for the application.
+A request contains a number that its sender has drawn, and the name of the member asked; a reply contains the
+number. The reply takes effect when it is delivered to the sender's application, so everything that it depends
+on was delivered before, and later broadcasts depend on it. A request is forgotten with its process: a later
+reply is delivered like any message.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from antecede.protocols.base import LocalError
 class RequestError(AntecedeError):
     """A request has no reply, and `reason` says why:
 
-    - `unknown`: nobody of that name is there; nothing was broadcast.
-    - `late`: there was none in time. One that comes later is delivered like any message.
-    - `left`, `removed`: who was asked has left, or was removed, and all its messages are delivered.
+    - `unknown`: nobody of that name is in the group; nothing was broadcast.
+    - `late`: there was none in time. A later one is delivered like any message.
+    - `left`, `removed`: the member asked has left, or was removed, and all its messages are delivered.
     - `closed`: this member has stopped.
     """
 
@@ -38,7 +38,7 @@ class RequestError(AntecedeError):
 
 
 class AskingGroup(Interface):
-    """What a group is to its requests."""
+    """The group as its requests use it."""
 
     @property
     def me(self) -> str: ...
@@ -56,12 +56,13 @@ class AskingGroup(Interface):
 
 
 def find_label(group: AskingGroup, who: str) -> str | None:
-    """What somebody is called: the newest incarnation of a name, or a phone. None if nobody is."""
+    """The label for a name: that of its newest incarnation, or a phone's name. None if nobody has that
+    name."""
     view = group.view
     found = [each for each in view if who in (each.label, each.name)]
     if found:
         return max(found, key=lambda each: (each.label not in view.removing, each.since or 0)).label
-    return who if who.partition("~")[0] in group.present else None  # a phone is known by its name
+    return who if who.partition("~")[0] in group.present else None  # a phone is identified by its name
 
 
 class _Pending:
@@ -107,20 +108,20 @@ class Requests:
             pending.reply.cancel()
 
     def _find(self, who: str) -> str:
-        """What to call who is asked: the newest incarnation of a name, or a phone."""
+        """The label of the addressee: the newest incarnation of a name, or a phone."""
         if (label := find_label(self._group, who)) is not None:
             return label
         raise RequestError(who, "unknown", f"{who} is not known to be in the group; nothing was broadcast")
 
     def take(self, message: Message) -> None:
-        """The application is given a message, while there are requests."""
+        """A message is delivered to the application while requests are pending."""
         number = (message.reserved_header(REPLY) or [""])[0]
         pending = self.pending.get(number)
         if pending is not None and not pending.reply.done() and _is_called(message.origin, pending.who):
             pending.reply.set_result(message)
 
     def give_up(self, label: str, reason: Literal["left", "removed"]) -> None:
-        """A member has gone, and all its messages are delivered."""
+        """A member has left or was removed, and all its messages are delivered."""
         for each in self.pending.values():
             if each.who == label:
                 gone = "has left the group" if reason == "left" else "was removed from the group"
@@ -143,5 +144,5 @@ class Requests:
 
 
 def _is_called(origin: str, who: str) -> bool:
-    """Whether messages of an origin are of who was asked, by label or by name."""
+    """Whether an origin is the one that was asked, by label or by name."""
     return who in (origin, origin.partition("~")[0])

@@ -1,12 +1,12 @@
-"""Seals: each message is signed at its origin, so relays and repairs are proven end to end.
+"""Seals: each message is signed at its origin, so relays and repairs are authenticated end to end.
 
 In a group with signatures every payload ends with a *seal*. Messages that travel in one packet share a
-signature: the seal of the last one holds it, those of the others are empty. What is signed is a `Statement`:
-the messages from `first` to `last` of an origin lead from one chain value to another. So a packet proves
-itself, whoever supplies it, and whatever came before.
+signature: the seal of the last one contains it, and those of the others are empty. The signature covers a
+`Statement`: the messages from `first` to `last` of an origin lead from one chain value to another. So a
+packet proves itself, whichever member supplies it, and whatever preceded it.
 
 An honest member signs each of its messages once. Two different statements about the same message are
-therefore proof of *equivocation*, wherever they begin and end: anybody can verify it, and nobody can fake it.
+therefore proof of *equivocation*, whatever ranges they cover: anybody can verify it, and nobody can fake it.
 
 Cost: one signature for each packet broadcast, one verification for each packet received (Ed25519: about 40
 and 110 µs), and 97 bytes a packet. The last 256 statements of each origin are remembered.
@@ -37,41 +37,41 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Signatures(Protocol):
-    """Signs for one member, and verifies for all; `security/signing.py` has the real one."""
+    """Signs for one member, and verifies for all; implemented in `security/signing.py`."""
 
     def sign(self, statement: bytes) -> bytes: ...
 
     def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
-        """The key of the member with which this was signed; None if with none of those that are known."""
+        """The member's key that has made this signature; None if none of the known ones has."""
 
     def is_revoked(self, member: int, key: bytes) -> bool:
         """Whether a key of the member was revoked, since somebody else may have it."""
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
-        """Raise if a partner shows certificates of its own, and none of them is valid now."""
+        """Raise if a partner shows certificates of its own, and none of them is currently valid."""
         ...
 
     def learn(self, certificate: bytes, trusted: bool = False) -> bool:
-        """A certificate has arrived; whether that is news. A `RemoteError` if it proves nothing.
+        """A certificate has arrived; returns whether it is new. Raises a `RemoteError` if it is invalid.
 
-        A `trusted` one was verified before a restart. What was signed with it must still be forwarded to
-        others, so it may have expired since, or be revoked.
+        A `trusted` one was verified before a restart. It may have expired since, or have been revoked, but
+        messages signed with it must still be forwarded.
         """
 
     @property
     def certificates(self) -> list[bytes]:
-        """All that are known, in the order in which they came to be; empty where one is forgotten."""
+        """All known certificates, in the order in which they were learned; empty where one was forgotten."""
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An origin's signed word on some of its messages."""
+    """An origin's signed statement on some of its messages."""
 
     first: int
     last: int
     previous: bytes
-    """The chain value of the message before the first."""
+    """The chain value of the message before `first`."""
     value: bytes
-    """The chain value of the last."""
+    """The chain value of `last`."""
     signature: bytes
 
 
@@ -84,11 +84,11 @@ class EquivocationError(RemoteError):
 
 
 class RevokedKeyError(RemoteError):
-    """A message was signed with a key that was revoked, after its member had begun to use another one."""
+    """A message was signed with a revoked key, after its member had begun to use another one."""
 
 
 class KeyStart(NamedTuple):
-    """With a key a member has signed only messages after this many."""
+    """A member has signed with this key only messages after this number."""
 
     member: int
     key: bytes
@@ -96,10 +96,11 @@ class KeyStart(NamedTuple):
 
 
 def contradict(one: Statement, other: Statement) -> bool:
-    """Whether no honest member has signed both.
+    """Whether no honest member could have signed both.
 
-    Chain values are known only where a statement begins and ends. But each message is signed once, so two
-    statements that overlap are the same, and where one ends another may begin with its value.
+    Chain values are known only where a statement begins and ends. But each message is signed once, so of an
+    honest member two overlapping statements are equal, and a statement that begins where another ends begins
+    with its value.
     """
     before, after = sorted((one, other), key=lambda statement: statement.first)
     if before.last >= after.first:
@@ -118,7 +119,7 @@ def content_of(payload: bytes) -> bytes:
 
 
 def read_statement(origin: int, first: int, payloads: Sequence[bytes]) -> Statement:
-    """What the origin says that it has signed of these messages, which came in one packet."""
+    """The statement that an origin claims to have signed on these messages, which arrived in one packet."""
     seal = payloads[-1][-_SEAL_BYTES:]
     if len(seal) < _SEAL_BYTES or seal[-1:] != _SIGNED or any(p[-1:] != _EMPTY for p in payloads[:-1]):
         raise RemoteError(f"messages of member {origin} without its signature")
@@ -135,19 +136,19 @@ class Seals:
     def __init__(self, signatures: Signatures) -> None:
         self._signatures = signatures
         self._by_first: defaultdict[int, dict[int, Statement]] = defaultdict(dict)
-        """The last statements of each origin; the oldest first."""
+        """The last statements of each origin, by first message, the oldest first."""
         self._firsts: defaultdict[int, list[int]] = defaultdict(list)
-        """Where they begin, in ascending order."""
+        """Their first messages, in ascending order."""
         self.key_starts: dict[tuple[int, bytes], KeyStart] = {}
         self.unlogged: list[KeyStart] = []
-        """Those of them that are not in the log."""
+        """Those of them that are not logged yet."""
 
     # Messages
 
     def seal(
         self, me: int, first: int, contents: Sequence[bytes], previous: bytes, in_one_packet: bool
     ) -> list[bytes]:
-        """The payloads of messages that were broadcast in a row."""
+        """The sealed payloads of messages that were broadcast in a row."""
         payloads: list[bytes] = []
         start, value = first, previous
         for seq, content in enumerate(contents, first):
@@ -168,13 +169,13 @@ class Seals:
         return statement
 
     def verify(self, origin: int, first: int, payloads: Sequence[bytes], trusted: bool = False) -> None:
-        """Raise a `RemoteError` unless the origin has signed these messages, which came in one packet.
+        """Raise a `RemoteError` unless the origin has signed these messages, which arrived in one packet.
 
-        `trusted` ones were verified before a restart.
+        `trusted` messages were verified before a restart.
         """
         statement = read_statement(origin, first, payloads)
         if self.knows(origin, statement):
-            return  # it came on another way before
+            return  # it arrived on another path before
         if not trusted:
             self.verify_statement(origin, statement)
         self.add(origin, statement)
@@ -184,7 +185,7 @@ class Seals:
         return self._by_first[origin].get(statement.first) == statement
 
     def is_signed(self, origin: int, statement: Statement) -> bool:
-        """Whether an origin has signed a statement, with whichever of its keys."""
+        """Whether an origin has signed a statement, with any of its keys."""
         signed = _signed_part(origin, statement)
         return self._signatures.signer(origin, signed, statement.signature) is not None
 
@@ -197,11 +198,11 @@ class Seals:
             raise RemoteError(f"messages of member {origin} with a signature that is not its own")
         self._check_key(origin, key, statement)
 
-    # Keys that are replaced
+    # Replaced keys
 
     def _check_key(self, member: int, key: bytes, statement: Statement) -> None:
-        """Raise if a key was revoked, and the member has signed an earlier message with a key that is valid:
-        it uses one after the other, so this was signed by whoever else has the key."""
+        """Raise if a key was revoked, and the member has signed an earlier message with a valid key: members
+        use their keys one after the other, so somebody else must have signed this."""
         if self._signatures.is_revoked(member, key):
             starts = [start for start in self.key_starts.values() if start.member == member]
             valid = [start.after for start in starts if not self._signatures.is_revoked(member, start.key)]
@@ -233,9 +234,10 @@ class Seals:
             self._remember(origin, statement)
 
     def compare(self, origin: int, statement: Statement, others: Iterable[Statement]) -> bool:
-        """Whether a statement agrees with others; an `EquivocationError` if that proves that the origin lies.
+        """Whether a statement agrees with others; an `EquivocationError` if they prove that the origin has
+        equivocated.
 
-        What was signed with a revoked key proves nothing: somebody else may have signed it.
+        A signature by a revoked key proves nothing: somebody else may have made it.
         """
         for other in others:
             if contradict(other, statement):
@@ -245,7 +247,7 @@ class Seals:
         return True
 
     def _near(self, origin: int, first: int, last: int) -> Iterator[Statement]:
-        """What is remembered of messages from just before the first to just after the last."""
+        """The remembered statements on messages from just before the first to just after the last."""
         by_first, firsts = self._by_first[origin], self._firsts[origin]
         for place in range(bisect_right(firsts, last + 1) - 1, -1, -1):
             statement = by_first[firsts[place]]
@@ -263,22 +265,22 @@ class Seals:
             del by_first[oldest], firsts[bisect_left(firsts, oldest)]
 
     def forget(self, origin: int) -> None:
-        """Nothing more comes of an origin."""
+        """No more messages of an origin will arrive."""
         self._by_first.pop(origin, None)
         self._firsts.pop(origin, None)
         self.key_starts = {key: start for key, start in self.key_starts.items() if start.member != origin}
 
     def find(self, origin: int, seq: int) -> Statement | None:
-        """What is remembered of one message."""
+        """The remembered statement on one message."""
         return next((each for each in self._near(origin, seq, seq) if each.first <= seq <= each.last), None)
 
     def statements(self, origin: int) -> list[Statement]:
-        """What this member has seen the origin sign last: evidence for others."""
+        """The last statements that this member has received of an origin: evidence for others."""
         return list(self._by_first[origin].values())
 
     def evidence(self, origin: int, differing: int) -> list[Statement]:
-        """For a member that has something else than this one up to message `differing` of an origin: the last
-        statements up to there, which it has in another form, or else those that come next."""
+        """Evidence for a member that differs from this one at message `differing` of an origin: the last
+        statements up to there, which that member has in another form, or else the next ones."""
         known = sorted(self.statements(origin), key=lambda statement: statement.first)
         end = max(sum(statement.first <= differing for statement in known), MAX_EVIDENCE)
         return known[max(0, end - MAX_EVIDENCE) : end]
@@ -292,7 +294,7 @@ class Seals:
                 try:
                     self.verify_statement(origin, statement)
                 except RevokedKeyError:
-                    continue  # the partner may not know that it is revoked
+                    continue  # the partner may not know of the revocation
                 self.add(origin, statement)
 
     # Progress

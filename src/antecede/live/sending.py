@@ -1,4 +1,5 @@
-"""The part of a live group with which an application broadcasts: to all, to some, to somebody who replies."""
+"""The producer side of a live group: how an application broadcasts to all, to some members, or requests a
+reply."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from antecede.live.operations.tracing import Tracing
 
 MAX_ADDRESSEES = 1_000
-"""Of one message: each costs 50 bytes and some tenths of a millisecond."""
+"""Recipients of one message: each costs 50 bytes and some tenths of a millisecond."""
 
 
 class ProducerSide(abc.ABC):
-    """A group, seen by an application that broadcasts."""
+    """A group as a broadcasting application sees it."""
 
     _addressing: Addressing
     _requests: Requests
@@ -38,13 +39,14 @@ class ProducerSide(abc.ABC):
     ) -> MessageId:
         """Broadcast a message to the group; returns once it cannot be lost any more.
 
-        `headers`, a few names with text or bytes, and `content_type` travel with the body. They are the
+        `headers`, a few names with text or bytes, and `content_type` are sent with the body. They are the
         application's own.
 
-        Waits while too much is under way to members that are slow or away, or waits for this member's own
-        application (`limit`). If that takes longer than `timeout` seconds, it raises `TimeoutError` and
-        nothing was broadcast, nor if it is cancelled meanwhile. If it is cancelled later, while the store is
-        written, the message may have been accepted; then it is delivered here too, as any other.
+        Waits while too many bytes are in transit to members that are slow or away, or wait for this member's
+        own application (`limit`). If that takes longer than `timeout` seconds, it raises `TimeoutError` and
+        nothing was broadcast; the same holds if it is cancelled meanwhile. If it is cancelled later, while
+        the store is written, the message may have been accepted; then it is delivered here too, like any
+        other.
         """
         return await self._send(body, describe(headers, content_type), timeout)
 
@@ -57,11 +59,11 @@ class ProducerSide(abc.ABC):
         headers: Mapping[str, str | bytes] | None = None,
         content_type: str = "",
     ) -> MessageId:
-        """Broadcast a message that only some are given: members and phones, by name or label, and this
-        member itself, in causal order with everything else.
+        """Broadcast a message to some recipients only: members and phones, by name or label, and this member
+        itself, in causal order with everything else.
 
-        In a group with keys it is encrypted for them; without, it is not. That it was sent, when, to whom and
-        how long it is, everybody can see.
+        In a group with keys it is encrypted for them; without, it is not. Everybody can see that it was sent,
+        when, to whom, and how long it is.
         """
         about = describe(headers, content_type)
         if isinstance(to, str) or not to:
@@ -81,7 +83,7 @@ class ProducerSide(abc.ABC):
 
     @abc.abstractmethod
     async def _until_all_know_addresses(self) -> None:
-        """Until every member is known to understand messages for some."""
+        """Wait until every member is known to support addressed messages."""
 
     async def _send(
         self, body: Body, about: About, timeout: float | None, to: Sequence[str] = ()
@@ -109,9 +111,9 @@ class ProducerSide(abc.ABC):
         """Broadcast a message to which `who`, a member or a phone by name or label, is to `reply`, and return
         that reply.
 
-        It is returned when it is this application's turn to have it, so a task must iterate over the group
-        meanwhile, and not the one that waits here; that one is given it too, like any message. If there is no
-        reply within `timeout` seconds, or there never will be one, that is a `RequestError`, which says why.
+        The reply is returned when its turn comes in this application's delivery order. So another task must
+        iterate over the group meanwhile; it receives the reply too, like any message. If there is no reply
+        within `timeout` seconds, or never can be one, that is a `RequestError` with the reason.
         """
         return await self._requests.ask(who, body, describe(headers, content_type), timeout)
 

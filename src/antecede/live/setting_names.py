@@ -1,4 +1,4 @@
-"""Misspelt settings are named, with the one that was probably meant."""
+"""Error messages for misspelt settings, with the one that was probably meant."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ _NAME = re.compile(r"[^\s@:/\\,]{1,64}")
 _LOOPBACK = "127.0.0.1"
 _PHONES = f"{', '.join([*WITH_PHONES][:-1])} or {[*WITH_PHONES][-1]}"
 ANYWHERE = ("0.0.0.0:", "[::]:")
-"""How an address begins at which a member listens on all networks of its machine."""
+"""Addresses that begin like this listen on all networks of the machine."""
 _SHORTEST_HEARTBEAT = 200_000_000
-"""In nanoseconds: members look five times a second whether one is due."""
+"""In nanoseconds: members check five times a second whether one is due."""
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another member of the group. A name is an identity; an address is only where to look for it."""
+    """Another member of the group. A name is an identity; an address is only where to find it."""
 
     name: str
     at: str | None = None
@@ -43,7 +43,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From the notation of the command line.
+        """Parse the notation of the command line.
 
         >>> Member.parse("bo@bo.example:7000").at, Member.parse("phone behind sue").behind
         ('bo.example:7000', 'sue')
@@ -83,18 +83,18 @@ class FaultInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set for a member; docs/live.md says more of each."""
+    """The settings of a member; docs/live.md describes each of them."""
 
     group: str
     me: str
     peers: list[str | Member] = []
-    """The other members, if nobody ever joins or leaves."""
+    """The other members, in a group with a fixed list."""
     founders: list[str | Member] = []
-    """The first members of a group whose members come and go, the same at each of them."""
+    """The first members of a group with dynamic membership, the same at each of them."""
     contact: list[str | Member] = []
-    """Members of such a group, of which the first that answers admits this one."""
+    """Members of such a group; the first that answers admits this one."""
     super_peers: list[str | Member] = []
-    """Of a phone in such a group: the members that it may be behind, of which one is its super peer."""
+    """For a phone of such a group: its possible super peers. It is behind one of them at a time."""
     protocol: str = "mbcp"
     behind: str | None = None
     """The super peer that this member is behind, if it is an internal peer (`freescale`), or its gateway
@@ -104,8 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     listen: str | None = None
     """host:port for members that connect to this one; without a host, loopback only."""
     advertise: str | None = None
-    """host:port at which the others reach this one, if that is not where it listens: behind a router that
-    translates addresses, or in a container."""
+    """host:port at which the others reach this one, if that is not where it listens: behind a NAT router, or
+    in a container."""
     web: str | None = None
     """The same for WebSockets, at a super peer."""
     web_origins: list[str] = []
@@ -119,50 +119,52 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     own: bool = True
     """Whether this member's own messages are delivered to it too, in causal order with the others."""
     limit: int = 32 * 1024 * 1024
-    """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits; the same of
-    own messages that this member's application has not taken. More parked messages than that are refused."""
+    """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits; the same for
+    own messages that this member's application has not received. It also limits parked messages."""
     park: int = 0
-    """Bytes at which `broadcast` waits if only members that are away keep messages from being stable; these
-    messages are in the store. 0 if there is no such second limit."""
+    """Bytes at which `broadcast` waits if only members that are away keep messages from becoming stable;
+    these messages are in the store. 0 if there is no such second limit."""
     remove_after: str | None = None
-    """How long a member may be suspected before it is removed, if most are there; None is for ever."""
+    """How long a member may be suspected before it is removed, if a majority is connected; None means for
+    ever."""
     heartbeat: str | None = None
-    """How often members give a sign of life to each other at least; None is every 3 s."""
+    """The longest interval between signs of life from one member to another; None means 3 s."""
     suspect_after: str | None = None
-    """After how long a silence a member is suspected; None adapts that to its link."""
+    """After how long a silence a member is suspected; None adapts it to the member's link."""
     forget_after: str = "7d"
-    """In a group whose members come and go: for how long at least a member that was removed may return with
-    what it alone had."""
+    """With dynamic membership: how long a removed member may at least return with messages that only it
+    had."""
     history: str | None = None
-    """"all" if a member that joins is to be delivered the messages that its contact has retained."""
+    """"all" if a member that joins is to receive the messages that its contact has retained."""
     retain: str | None = None
-    """In a group whose members come and go: for how long, "7d", or up to which size, "100MB", messages are
-    retained for those who join later."""
+    """With dynamic membership: for how long, "7d", or up to which size, "100MB", messages are retained for
+    members that join later."""
     metrics: str | None = None
     """host:port for Prometheus: /metrics and /health."""
     otel: bool = False
-    """Whether broadcasts and deliveries are spans of OpenTelemetry, with the program's tracer provider."""
+    """Whether broadcasts and deliveries are OpenTelemetry spans, with the program's tracer provider."""
     console_token: str | None = None
-    """A file with a token: whoever shows it at `metrics` is told what `antecede console` shows."""
+    """A file with a token: clients that show it at `metrics` get the data of `antecede console`."""
     keys: str | None = None
     """This member's folder of keys, as `antecede keys` makes it: links are encrypted and members
     authenticated."""
     secret: str | None = None
     """Instead of keys, a file with a secret that all members share."""
     sign: bool = True
-    """Whether members sign their messages, if they have keys or a secret; the same at all."""
+    """Whether members sign their messages, if they have keys or a secret; the same at every member."""
     encrypt: bool = False
-    """In a group whose members come and go, with keys: whether messages are encrypted from end to end, so
-    that super peers have nothing that can be read; the same at all."""
+    """With dynamic membership and keys: whether messages are encrypted end to end, so that super peers cannot
+    read them; the same at every member."""
     relay: bool = False
-    """Whether this member of such a group has no keys: a super peer that passes on what it cannot read."""
+    """Whether this member of such a group has no reading keys: a super peer that forwards what it cannot
+    read."""
     insecure: bool = False
     """Whether links beyond this machine may be unencrypted and unauthenticated."""
     faults: FaultInjection | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a TOML or JSON file; paths in it are relative to the file."""
+        """Load a TOML or JSON file; paths in it are relative to the file."""
         path = Path(path)
         try:
             text = path.read_text()
@@ -184,7 +186,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def create(cls, /, **values: Any) -> Self:
-        """From keywords or a file's keys, validated."""
+        """Create from keywords or a file's keys, validated."""
         values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
         if "plain" in values:
             warnings.warn("the setting `plain` is now called `insecure`", DeprecationWarning, stacklevel=3)
@@ -202,12 +204,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError(str(error)) from None
 
     def members(self) -> list[Member]:
-        """The other members, of a fixed list."""
+        """The other members, in a fixed list."""
         return _parsed(self.peers)
 
     @property
     def is_changing(self) -> bool:
-        """Whether members come and go."""
+        """Whether membership is dynamic."""
         return bool(self.founders or self.contact or self.super_peers)
 
     def first_members(self) -> list[Member]:
@@ -223,7 +225,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return is_internal or bool(self.super_peers)
 
     def called(self) -> list[tuple[str, Member]]:
-        """Whom this process may call, and which setting names them."""
+        """The members that this process may call, and the settings that name them."""
         lists = ("peers", self.members()), ("founders", self.first_members()), ("contact", self.contacts())
         everyone = (*lists, ("super_peers", self.super_peer_list()))
         return [(what, member) for what, members in everyone for member in members]
@@ -232,7 +234,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return _parsed(self.contact)
 
     def validate_changing(self) -> None:
-        """What a group whose members come and go needs."""
+        """Check the settings of a group with dynamic membership."""
         founders, contacts = self.first_members(), self.contacts() + _parsed(self.super_peers)
         if self.peers:
             raise InputError("peers: a group whose members come and go has founders, or a contact")
@@ -363,7 +365,7 @@ def _validate_duration(what: str, text: str | None, least: int) -> None:
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """The members in the order of their ranks, which every member computes alike."""
+    """The members in the order of their ranks, which every member computes identically."""
 
     protocol: type[Protocol]
     members: list[Member]
@@ -408,7 +410,7 @@ class Roster(msgspec.Struct, frozen=True):
         """Super peers that are behind others: level by level, each in the order of those above."""
         ranked = [member for member in members if member.behind is None]
         above = [NOBODY] * len(ranked)
-        for rank, upper in enumerate(ranked):  # which grows meanwhile
+        for rank, upper in enumerate(ranked):  # grows during the iteration
             inside = [member for member in members if member.behind == upper.name]
             ranked += inside
             above += [rank] * len(inside)
@@ -422,15 +424,15 @@ class Roster(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_lines(cls, protocol_name: str, lines: list[str]) -> Self:
-        """As a store says it."""
+        """Parse the lines that a store contains."""
         if protocol_name not in WITH_SUBGROUPS:
             return cls.create(protocol_name, [Member.parse(line) for line in lines])
         members, subgroups = parse_lines(lines)
         return cls.create(protocol_name, [Member(name, behind=behind) for name, behind in members], subgroups)
 
     def reached_through(self, me: str) -> dict[str, str]:
-        """The members that this one reaches only while another one is connected, and who that is. All that
-        are beyond its own super peer are only in that one's name."""
+        """The members that this one reaches only through another one, and which one that is. Through its own
+        super peer it reaches all others; only that one is listed for them."""
         behind = {member.name: member.behind for member in self.members}
         mine = behind[me]
         if self.protocol.name in WITH_SUBGROUPS and mine is not None:
@@ -449,7 +451,7 @@ class Roster(msgspec.Struct, frozen=True):
         return [member.name for member in self.members]
 
     def create_protocol(self, me: str) -> Protocol:
-        """This member's side of the protocol, before the first message."""
+        """This member's instance of the protocol, before the first message."""
         size = len(self.members)
         try:
             if self.layout is not None:

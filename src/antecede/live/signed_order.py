@@ -1,11 +1,11 @@
-"""Causal order by what senders have signed.
+"""Causal order by signed causes.
 
-A protocol orders messages by the control information of packets, which relays write anew and helpers could
-change in a repair. The immediate dependencies of a message are also in its payload, and that is signed. So in
-a group with signatures a message that the protocol delivers is held until those are delivered: for honest
-relays they always are, and a lying one can delay messages, but not bring an effect before its cause.
+A protocol orders messages by control information in packets, which relays rewrite and helpers could change in
+a repair. The immediate dependencies of a message are also in its payload, which is signed. So in a group with
+signatures a message that the protocol delivers is held until those are delivered. With honest relays they
+always are; a malicious one can delay messages, but not deliver an effect before its cause.
 
-Cost: O(immediate dependencies) a message, however many are held.
+Cost: O(immediate dependencies) per message, however many are held.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ _Dependency = tuple[int, int]
 
 
 class SignedOrder:
-    """What has been delivered, by origin, and messages that came before one of their causes."""
+    """What has been delivered, by origin, and a hold-back queue of messages that arrived before one of their
+    causes."""
 
     def __init__(self, size: int) -> None:
         self.counts = [0] * size
         self.last_awaited = [0] * size
-        """For each origin, the last message that one held so far has waited for."""
+        """For each origin, the last message that any held message has waited for so far."""
         self._queue: HoldBackQueue[_Dependency, Delivery] = HoldBackQueue()
         self.length = 0
-        """How many messages are in the queue."""
+        """How many messages are held."""
 
     def admit(self, delivery: Delivery) -> bool:
         """Whether a message may be delivered now; if not, it is held."""
@@ -39,7 +40,7 @@ class SignedOrder:
         return not unmet
 
     def next(self) -> Delivery | None:
-        """A message that was held and may be delivered now."""
+        """A held message that may be delivered now."""
         if not self._queue.ready:
             return None
         self.length -= 1
@@ -53,7 +54,7 @@ class SignedOrder:
                 self._queue.release((origin, delivered), self._is_met)
 
     def awaits(self, origin: int, first: int, last: int) -> bool:
-        """Whether a held message waits for one of these."""
+        """Whether a held message waits for one of these messages."""
         held = self._queue.held
         return bool(held) and any((origin, seq) in held for seq in range(first, last + 1))
 
@@ -68,7 +69,7 @@ class SignedOrder:
         return [*self._queue.ready, *(delivery for delivery, _ in self._queue.waiting())]
 
     def restore(self, counts: list[int], held: Iterable[Delivery]) -> None:
-        """As before a restart."""
+        """Restore the state from before a restart."""
         self.counts = counts
         for delivery in held:
             self._hold(delivery, self._unmet(delivery))

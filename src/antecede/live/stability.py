@@ -1,16 +1,16 @@
 """Stability: which messages every member has delivered, by a matrix clock.
 
 Row m, column o of the *matrix clock* is how many messages of origin o member m is known to have delivered.
-The minimum of a column is stable: everybody has those messages, and nobody can ask for them again. Until
-then a message's packet is retained, so that `repair` can supply it to members that lack it if its sender
-dies. Time O(1) per message and O(members) per count that changes what is stable; memory O(members²) and
-the unstable messages.
+The minimum of a column is stable: every member has those messages, and none can request them again. Until
+then a message's packet is retained, so that `repair` can supply it to members that miss it if its sender
+dies. Time O(1) per message and O(members) per count that changes what is stable; memory O(members²) and the
+unstable messages.
 
-A count alone would not do: two members that have delivered as many messages of an origin may have delivered
-different ones, if the origin's store was copied or the origin is a liar. So a member reports with each count
-the *chain value* of the messages up to it, a hash. Whoever of the two is behind compares it with its own when
-it has delivered as many. Once they differ, nothing that the other reports of this origin counts any more:
-for good, if it has said so itself. What a third member has said of it may be a lie.
+Counts alone are not enough: two members that have delivered equally many messages of an origin may have
+delivered different ones, if the origin's store was copied or the origin equivocates. So with each count a
+member reports the *chain value* (a hash) of the messages up to it. The member that is behind compares it with
+its own once it has delivered as many. If they differ, nothing more that the other reports about this origin
+counts: permanently, if the member itself has reported it. A third member's report about it may be a lie.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from antecede.live.seals import CHAIN_BYTES, Seals, chain_value
 from antecede.protocols.base import Protocol, RemoteError, Span
 
 ENTRY_BYTES = 100
-"""What an unstable message costs besides its own bytes, roughly."""
+"""Approximate overhead of an unstable message besides its own bytes."""
 
 
 _REPORTED_BYTES = 8
-"""Of a chain value, in reports: enough to notice that two differ."""
+"""Bytes of a chain value in reports: enough to detect a difference."""
 _MAX_PENDING = 8
-"""Counts of a member for an origin that wait until this member has delivered as many."""
+"""How many counts of a member for an origin may wait until this member has delivered as many."""
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member has delivered: for each origin a count, and the chain value of the messages up to it."""
+    """A member's deliveries: for each origin a count, and the chain value of the messages up to it."""
 
     member: int
     counts: dict[int, tuple[int, bytes]]
     signature: bytes = b""
-    """In a group with signatures, of the member itself; then all its counts are there."""
+    """In a group with signatures, by the member itself; the row then contains all its counts."""
 
 
 class Divergence(NamedTuple):
@@ -57,7 +57,7 @@ class Divergence(NamedTuple):
 
 
 class OverQuotaError(RemoteError):
-    """A message of an origin of which too much waits here already."""
+    """A message of an origin for which too many bytes wait here already."""
 
     def __init__(self, origin: int, waiting: int) -> None:
         super().__init__(f"{waiting:,} bytes of member {origin} are not delivered yet: it must wait")
@@ -68,9 +68,9 @@ class UnstableMessage(msgspec.Struct, gc=False):
     """A message that is not stable, or several that arrived in one packet."""
 
     size: int
-    """Of each message, in bytes."""
+    """Bytes of each message."""
     packet: bytes | None
-    """As it arrived, if it can be used for repair."""
+    """The packet as it arrived, if it can be used for repair."""
     since: int
     """When it arrived."""
     ready_number: int
@@ -78,7 +78,7 @@ class UnstableMessage(msgspec.Struct, gc=False):
 
 
 def message_bytes(data: bytes, span: Span) -> int:
-    """What each of the messages in a packet is taken to cost."""
+    """The size that is attributed to each message in a packet."""
     _, first, last = span
     return len(data) // (last - first + 1) + ENTRY_BYTES
 
@@ -93,17 +93,18 @@ class Stability:
         """With signatures, the latest row of each member, as it was signed."""
         self.is_mesh = type(protocol).partners is Protocol.partners
         """Whether all members exchange packets with each other, so that each reports for itself. It is not
-        enough that this member does: a super peer must pass on the progress of those behind it."""
+        enough that this member does: a super peer must pass on the progress of the members behind it."""
         self.behind = protocol.members_behind()
-        """Partners that reach the group through this member alone, each with all that it speaks for."""
+        """Partners that reach the group only through this member, each with all members that it reports
+        for."""
         self.upstream = protocol.upstream()
-        """The partner through which this member reaches all others, which knows more of them."""
+        """The partner through which this member reaches all others, and which knows more about them."""
 
         self.received = [BitWindow() for _ in range(size)]
-        """The sequence numbers of each origin that have arrived, one's own included."""
+        """The sequence numbers of each origin that have arrived, including this member's own."""
         self.out_of_order: dict[int, BitWindow] = {}
-        """Which messages were delivered, of origins of which some were not delivered in their order: somebody
-        has lied, or forked."""
+        """By origin, the messages that were delivered, for origins whose messages were not delivered in
+        order: a sign of equivocation or a fork."""
         self.matrix_clock = [[0] * size for _ in range(size)]
         if self.upstream is not None and seals is None:
             self._share_row(self.upstream)
@@ -112,49 +113,50 @@ class Stability:
         """The chain values that members have reported with their counts."""
         self._partners = frozenset(protocol.partners())
         self._pending: list[dict[int, dict[int, tuple[bytes, bool]]]] = [{} for _ in range(size)]
-        """By origin, count and member: chain values to compare once this member has as many, and whether the
-        member itself has reported them."""
+        """By origin, count and member: chain values to compare once this member has delivered as many, and
+        whether the member itself has reported them."""
         self._pending_counts: dict[tuple[int, int], list[int]] = {}
         self.chain = [bytes(CHAIN_BYTES)] * size
-        """For each origin, the chain value of the messages delivered here; of one's own, broadcast."""
+        """For each origin, the chain value of the messages delivered here; for this member, of those
+        broadcast."""
         self.history: list[dict[int, bytes]] = [{0: bytes(_REPORTED_BYTES)} for _ in range(size)]
         """By origin and count, chain values from the last stable message on; the reported part is enough."""
         self._agreed = [[0] * size for _ in range(size)]
-        """The last counts of members whose chain values were compared and the same."""
+        """The last counts of members whose chain values were compared and are equal."""
         self.connected: set[int] = set()
         """Partners that report for themselves at present."""
         self.divergences: dict[tuple[int, int], Divergence] = {}
         """By member and origin."""
         self.lasting: dict[tuple[int, int], Divergence] = {}
-        """Those that the member itself has reported."""
+        """Those divergences that the member itself has reported."""
         self.unlogged: list[Divergence] = []
-        """Those of them that are not in the log."""
+        """Those of them that are not logged yet."""
         self.stable = [0] * size
         self.unstable: list[dict[int, UnstableMessage]] = [{} for _ in range(size)]
         """By origin and sequence number."""
         self._unstable_bytes = 0
         self._unsettled: set[int] = set()
-        """Origins of which more may be stable than `stable` says: `settle` brings that up to date."""
+        """Origins for which more may be stable than `stable` says, until `settle` updates it."""
         self.undelivered_by_origin = [0] * size
         self.undelivered_bytes = 0
-        """The part of `unstable_bytes` that this member's own application has not been given: nobody else can
-        free that."""
+        """The part of `unstable_bytes` that this member's own application has not received: only it can free
+        these."""
         self.max_undelivered = sys.maxsize
         """The quota: bytes of an origin that may wait here, for causes or for the application. An origin that
-        keeps to the limit of this member does not get there. Each message counts for `ENTRY_BYTES` at least,
-        so their number is bounded too."""
+        respects this member's limit never reaches it. Each message counts for at least `ENTRY_BYTES`, so
+        their number is bounded too."""
 
     def _share_row(self, upstream: int) -> None:
-        """What a super peer reports is what everybody beyond it has delivered at least."""
+        """A super peer reports what every member beyond it has delivered at least."""
         near = {self.me}.union(*self.behind.values())
         for member in range(self.size):
             if member not in near:
                 self.matrix_clock[member] = self.matrix_clock[upstream]
 
-    # What happens here
+    # Local events
 
     def receive(self, span: Span, entry: UnstableMessage) -> Sequence[int]:
-        """Messages have arrived; the sequence numbers of those that are new."""
+        """Messages have arrived; returns the sequence numbers of the new ones."""
         origin, first, last = span
         window = self.received[origin]
         seqs: Sequence[int] = range(first, last + 1)
@@ -182,7 +184,8 @@ class Stability:
         self.undelivered_by_origin[origin] += entry.size * len(undelivered)
 
     def deliver(self, origin: int, seq: int, payload: bytes) -> bool:
-        """The application is given a message of another member; False if it had one with this id."""
+        """Another member's message is delivered to the application; False if one with this id was delivered
+        before."""
         mine = self._mine
         before = mine[origin]
         if seq != before + 1 or origin in self.out_of_order:
@@ -203,7 +206,7 @@ class Stability:
             self.undelivered_bytes -= size
             self.undelivered_by_origin[origin] -= size
         if before <= self.stable[origin]:
-            # Whoever is the slowest makes each message stable by delivering it: many at once cost less.
+            # The slowest member makes each message stable by delivering it: batching them is cheaper.
             self._unsettled.add(origin)
         return True
 
@@ -214,7 +217,7 @@ class Stability:
             self.history[self.me][seq] = value
 
     def resume(self, counts: list[int], chain: list[bytes], history: list[dict[int, bytes]]) -> None:
-        """This member had delivered so much before a restart."""
+        """Restore how much this member had delivered before a restart."""
         self.chain, self.history = chain, history
         for origin, count in enumerate(counts):
             if count not in history[origin]:
@@ -222,14 +225,14 @@ class Stability:
             self.record_delivered(self.me, origin, count)
 
     def resume_divergence(self, divergence: Divergence) -> None:
-        """It was noticed before a restart."""
+        """Restore a divergence that was detected before a restart."""
         key = divergence.member, divergence.origin
         if not all(0 <= rank < self.size for rank in key):
             raise ValueError(f"a fork of member {divergence.origin} at member {divergence.member}")
         self.divergences[key] = self.lasting[key] = divergence
 
     def record_delivered(self, member: int, origin: int, count: int) -> None:
-        """A member has delivered `count` messages of an origin."""
+        """A member is known to have delivered `count` messages of an origin."""
         row = self.matrix_clock[member]
         before = row[origin]
         if count <= before:
@@ -252,7 +255,7 @@ class Stability:
         return self._unstable_bytes
 
     def settle(self) -> None:
-        """Forget what has become stable by this member's own deliveries."""
+        """Forget the messages that became stable by this member's own deliveries."""
         while self._unsettled:
             self._update_stable(self._unsettled.pop())
 
@@ -272,25 +275,25 @@ class Stability:
     # Quotas
 
     def check_quota(self, origin: int) -> None:
-        """Raise an `OverQuotaError` if no more of an origin's messages are taken."""
+        """Raise an `OverQuotaError` if no more messages of an origin are accepted."""
         if (waiting := self.undelivered_by_origin[origin]) > self.max_undelivered:
             raise OverQuotaError(origin, waiting)
 
     def has_room_again(self, origin: int) -> bool:
-        """Whether an origin that was over its quota may go on: when half of it is delivered."""
+        """Whether an origin that exceeded its quota may continue: once half of it is delivered."""
         return self.undelivered_by_origin[origin] <= self.max_undelivered // 2
 
     def takes_repair(self, origin: int, first: int) -> bool:
-        """Whether messages of an origin from this one on are accepted from others: within its quota, and up
-        to twice that if they fill a gap, since all that waits may wait for them."""
+        """Whether messages of an origin from this one on are accepted from others: within its quota, or
+        within twice the quota if they fill a gap, since all waiting messages may depend on them."""
         window = self.received[origin]
         fills_gap = window.bits and first <= window.base + 1
         return self.undelivered_by_origin[origin] <= self.max_undelivered * (2 if fills_gap else 1)
 
-    # What members tell each other
+    # Progress reports
 
     def merge(self, link: int, rows: Sequence[Row]) -> None:
-        """Take over what a partner reports, as far as it can be true."""
+        """Merge a partner's report, as far as it can be true."""
         if len(rows) > self.size:
             raise RemoteError(f"it reports {len(rows)} rows for {self.size} members")
         for row in rows:
@@ -302,7 +305,7 @@ class Stability:
             except RemoteError:
                 if self._seals is None or row.member == link:
                     raise
-                continue  # a lie of the member itself, which the partner could not recognise
+                continue  # a lie by the member itself, which the partner could not detect
             if not self._is_news(link, row):
                 continue
             is_certain = self._seals is not None or row.member == link or row.member not in self._partners
@@ -314,8 +317,8 @@ class Stability:
                         self.record_delivered(row.member, origin, count)
 
     def _is_news(self, link: int, row: Row) -> bool:
-        """Whether a row may count: with signatures, if the member itself says so, and has not said so before;
-        else if it comes from the member, or the member cannot be asked."""
+        """Whether a row may count. With signatures: if the member itself has signed it, and it is new.
+        Otherwise: if it comes from the member, or the member cannot be asked."""
         if self._seals is None:
             return row.member == link or row.member not in self.connected
         if row.member == self.me:
@@ -344,7 +347,7 @@ class Stability:
         if count in counts:
             return
         if len(counts) == _MAX_PENDING:
-            # The latest is never the one to go: nothing may follow it.
+            # The latest is never removed: no other may follow.
             latest = counts.pop()
             del pending[latest][member]
             if not pending[latest]:
@@ -359,7 +362,7 @@ class Stability:
 
     def _compare(self, member: int, origin: int, count: int, value: bytes, is_certain: bool) -> None:
         key = member, origin
-        # Before the last stable message there are no values: all members have agreed on it.
+        # Before the last stable message there are no values: all members agreed on it.
         if self.history[origin].get(count, value)[:_REPORTED_BYTES] == value:
             self._agreed[member][origin] = max(count, self._agreed[member][origin])
             if key not in self.lasting:
@@ -372,12 +375,11 @@ class Stability:
             self.unlogged.append(divergence)
 
     def changes_since(self, link: int, reported: dict[int, list[int]], turn: int) -> list[Row]:
-        """What has changed in the matrix clock since it was `reported` to a partner, which is brought up to
-        date.
+        """The changes in the matrix clock since it was `reported` to a partner, which is updated accordingly.
 
-        In a mesh, that is this member's own row and, in turn, one of another member: a partner hears of those
-        to which it has a slow link, and the report stays O(members). A partner that is behind this member
-        gets one row for all that are not behind that partner, unless rows are signed.
+        In a mesh, these are this member's own row and, in turn, one row of another member. So a partner also
+        learns of members to which its own link is slow, and the report stays O(members). A partner behind
+        this member receives one row for all members that are not behind that partner, unless rows are signed.
         """
         if link in self.behind and self._seals is None:
             row = self._summary_row(self.behind[link], reported.setdefault(self.me, [0] * self.size))
@@ -396,7 +398,8 @@ class Stability:
         return [row for row in rows if row is not None]
 
     def _summary_row(self, without: frozenset[int], before: list[int]) -> Row | None:
-        """What all but these have delivered at least, as a row of this member, with its own chain values."""
+        """What all members except these have delivered at least, as a row of this member, with its own chain
+        values."""
         rows = {id(row): row for member, row in enumerate(self.matrix_clock) if member not in without}
         least = [min(column) for column in zip(*rows.values(), strict=True)]
         if least == before:
@@ -404,7 +407,7 @@ class Stability:
         counts = {
             origin: (count, value[:_REPORTED_BYTES])
             for origin, (count, old) in enumerate(zip(least, before, strict=True))
-            # There is none in the gaps that a liar leaves.
+            # A malicious origin may leave gaps, which have none.
             if count > old and (value := self.history[origin].get(count)) is not None
         }
         before[:] = least
@@ -423,7 +426,7 @@ class Stability:
         return Row(member, counts)
 
     def _signed_row(self, seals: Seals, member: int, before: list[int]) -> Row | None:
-        """Others' rows as they have signed them; one's own is signed when it has changed."""
+        """Another member's row as it has signed it; this member's own is signed when it has changed."""
         signed = self._signed_rows.get(member)
         if member == self.me:
             row = self.matrix_clock[member]
@@ -437,12 +440,12 @@ class Stability:
         return signed
 
     def _chain_at(self, member: int, origin: int) -> bytes:
-        """The reported part of the chain value of what a member has delivered."""
+        """The reported part of the chain value of a member's deliveries."""
         if member != self.me:
             return self._reported_chain[member][origin]
         return self.history[origin][self.matrix_clock[member][origin]][:_REPORTED_BYTES]
 
-    # What can be asked
+    # Queries
 
     def holders(self, message: MessageId) -> list[int]:
         """The members known to have a message."""
@@ -454,12 +457,13 @@ class Stability:
         ]
 
     def lag(self, member: int) -> int:
-        """How many messages that were delivered here a member is not known to have delivered."""
+        """How many messages delivered here a member is not known to have delivered."""
         mine, theirs = self.matrix_clock[self.me], self.matrix_clock[member]
         return sum(max(0, here - there) for here, there in zip(mine, theirs, strict=True))
 
     def lagging(self) -> list[int]:
-        """The other members that keep most messages from being stable; a super peer stands for all beyond."""
+        """The other members that keep most messages from becoming stable; a super peer stands for all members
+        beyond it."""
         lasts = [max(entries, default=0) for entries in self.unstable]
         beyond = self.matrix_clock[self.upstream] if self.upstream is not None else None
         lag = {

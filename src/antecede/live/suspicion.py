@@ -1,11 +1,12 @@
-"""Who seems to be down: members of which nothing was heard for longer than their time-out.
+"""Failure suspicion: members that were silent for longer than their time-out.
 
-The time-out adapts to each member's link, or is what the setting `suspect_after` says. Nothing that members
-deliver depends on it.
+The time-out adapts to each member's link, or is given by the setting `suspect_after`. Deliveries do not
+depend on it.
 
-In a group in which everyone hears everyone, n² heartbeats are due an interval. So the interval grows with the
-group, up to 10 s: a member that is silent is then suspected after 40 s at most, and after 25 s once its
-time-out has adapted. If its process has ended, its connections have, too, and are made again at once.
+In a group in which every member receives heartbeats from every other, n² heartbeats are due per interval. So
+the interval grows with the group, up to 10 s: a silent member is then suspected after 40 s at most, and after
+25 s once its time-out has adapted. If its process has ended, its connections have ended too, and are
+re-established at once.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from antecede.units import parse_duration
 
 _SECOND = 1_000_000_000
 _FEW_MEMBERS = 16
-"""Above so many, heartbeats are less frequent, and it is checked less often who is silent."""
+"""Above this many members, heartbeats and checks for silent members are less frequent."""
 _LEAST_RATE = 0.3
-"""Heartbeats are at most so much less frequent."""
+"""The largest factor by which heartbeats are less frequent."""
 _CALLS_EACH = 5
 
 
 class Suspicions:
-    """The others as one member hears them. A connection's silence is ended by the same time-out."""
+    """One member's suspicions of the others. The same time-out ends silent connections."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         fixed = settings.suspect_after
@@ -39,7 +40,7 @@ class Suspicions:
         )
         self._grows = settings.heartbeat is None
         self.heartbeat = self._base
-        """Seconds between two signs of life of one member to another, at present."""
+        """The current interval in seconds between two signs of life of one member to another."""
         self._fixed = None if fixed is None else parse_duration(fixed)
         self._detector = HeartbeatDetector(*self._expected(), self._fixed)
         self._clock = clock
@@ -47,11 +48,11 @@ class Suspicions:
 
     def _expected(self) -> tuple[int, int]:
         """The interval between signs of life, and the first time-out."""
-        # What is heard last may be half an interval late: this member looks only now and then.
+        # The last sign of life may be noticed half an interval late: this member checks only periodically.
         return int(1.5 * self.heartbeat * _SECOND), int(4 * self.heartbeat * _SECOND)
 
     def watch(self, members: Collection[int]) -> None:
-        """The others, from now on."""
+        """Set the members to watch from now on."""
         self._members = len(members)
         rate = max(_LEAST_RATE, min(1.0, _FEW_MEMBERS / (self._members + 1))) if self._grows else 1.0
         if (heartbeat := self._base / rate) != self.heartbeat:
@@ -60,14 +61,14 @@ class Suspicions:
         self._detector.watch(members, self._clock.now())
 
     def hear(self, member: int) -> bool:
-        """Something has arrived from a member; whether it was suspected until now."""
+        """Something has arrived from a member; returns whether it was suspected until now."""
         return self._detector.hear(member, self._clock.now(), is_report=True)
 
     def check(self) -> list[int]:
-        """Who is suspected since the last time."""
+        """The members newly suspected since the last call."""
         self._calls += 1
         if self._members > _FEW_MEMBERS and self._calls % _CALLS_EACH:
-            return []  # in a large group one look a second takes enough time
+            return []  # in a large group one check per second is expensive enough
         return self._detector.check(self._clock.now())
 
     @property
@@ -85,9 +86,9 @@ class Suspicions:
         return None if since is None else (self._clock.now() - since) / _SECOND
 
     def timeout(self, member: int) -> float:
-        """After how many seconds of silence a member is suspected, at present."""
+        """After how many seconds of silence a member is currently suspected."""
         return self._detector.timeout(member) / _SECOND
 
     def limit(self, link: links.PartnerLink, member: int) -> None:
-        """Set how long a connection may be silent, here and on the part of the member at its other end."""
+        """Set how long a connection may be silent, on this side and at the member at its other end."""
         link.heartbeat_seconds, link.silence_seconds = self.heartbeat, self.timeout(member)

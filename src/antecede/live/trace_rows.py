@@ -1,13 +1,13 @@
-"""What a core leaves for its member's trace, by ranks; `operations/trace.py` writes it by names."""
+"""The rows that a core adds to its member's trace, by rank; `operations/trace.py` writes them with names."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 SEND, RECEIVE, DELIVER, ADMIT, LEAVE, REMOVE, CLOSE = range(7)
-"""The codes of `trace.schema`, which a member without a trace cannot import: it needs Arrow."""
+"""The codes of `trace.schema`, which requires Arrow: a member without a trace must not import it."""
 MAX_ROWS = 100_000
-"""Rows in memory that are not in the trace's folder yet."""
+"""Maximum number of rows in memory that are not in the trace's folder yet."""
 
 
 class TraceRow(NamedTuple):
@@ -22,23 +22,24 @@ class TraceRow(NamedTuple):
     link: int = -1
     causes: list[tuple[int, int]] | None = None
     member: int = -1
-    """Whom a change of the group concerns."""
+    """The member that a change of the group concerns."""
     process: int = -1
-    """Where it happened, if a process is one member after another."""
+    """The stream at which it happened, if a process is one member after another."""
 
 
 class TraceBuffer:
     """Rows that are not in the trace's folder yet. The first has the index `first`, the next will have
     `length`.
 
-    A folder that cannot be written must not fill the memory: of more than `MAX_ROWS`, the oldest are dropped.
+    A folder that cannot be written must not exhaust the memory: beyond `MAX_ROWS`, the oldest rows are
+    dropped.
     """
 
     def __init__(self, durable: int) -> None:
         self.first = 0
         self.rows: list[TraceRow] = []
         self.durable = durable
-        """Rows before this index would be the same after a crash: they may be written to the folder."""
+        """Rows before this index would be the same after a crash, so they may be written to the folder."""
 
     @property
     def length(self) -> int:
@@ -50,7 +51,7 @@ class TraceBuffer:
             self.drop_before(self.first + MAX_ROWS // 10)
 
     def durable_rows(self) -> tuple[int, list[TraceRow]]:
-        """The index of the first, and the rows that may be written."""
+        """The rows that may be written, and the index of the first."""
         return self.first, self.rows[: max(0, self.durable - self.first)]
 
     def drop_before(self, index: int) -> None:

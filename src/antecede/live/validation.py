@@ -1,7 +1,7 @@
-"""What a packet must be before the protocol sees it, whoever sends or supplies it.
+"""Validation of packets before the protocol sees them, whoever sends or supplies them.
 
-Whatever does not hold is a `RemoteError`, and changes nothing. The protocol validates the rest. Time
-O(spans in the packet) besides decoding.
+An invalid packet raises a `RemoteError`, and changes nothing. The protocol validates the rest. Time O(spans
+in the packet) besides decoding.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from antecede.live.transport.frames import MAX_BYTES
 from antecede.protocols.base import Packet, Protocol, RemoteError, Span
 
 MAX_PACKET = MAX_BYTES // 2 + (1 << 20)
-"""The longest body with its control information: it fits a frame, whoever forwards it."""
+"""The longest body with its control information: it fits into a frame, whichever member forwards it."""
 MAX_GAP = 1 << 16
-"""How far a sequence number may lie beyond the last one without a gap: a longer gap is an attack, which costs
-time for each message beyond it."""
+"""How far a sequence number may lie beyond the last one without a gap. A longer gap is an attack, since each
+missing message costs time."""
 
 
 def decode_packet(protocol: Protocol, stability: Stability, data: bytes) -> tuple[Packet, tuple[Span, ...]]:
-    """A packet and the messages in it, which can exist."""
+    """A packet and the messages in it, whose ids are possible."""
     if len(data) > MAX_PACKET:
         raise RemoteError(f"a packet of {len(data)} bytes; the longest is {MAX_PACKET}")
     packet = protocol.decode(data)
@@ -33,13 +33,13 @@ def decode_packet(protocol: Protocol, stability: Stability, data: bytes) -> tupl
 
 
 def check_author(stability: Stability, link: int, spans: Sequence[Span]) -> None:
-    """Where all are connected, only a message's author sends it; what others supply is a repair."""
+    """In a mesh, only its author sends a message; others supply it in repairs."""
     if stability.is_mesh and any(origin != link for origin, _, _ in spans):
         raise RemoteError(f"it sends a message of member {spans[0][0]} as its own")
 
 
 def check_asked_for(spans: Sequence[Span], wanted: Sequence[Span]) -> None:
-    """A repair must have something of what was asked for."""
+    """A repair must contain at least one requested message."""
     if not any(
         origin == asked and first <= high and low <= last
         for origin, first, last in spans

@@ -1,9 +1,8 @@
-"""The versions of what members send each other and keep on disk: one list, with what changed in each.
+"""The versions of the wire and store formats: one list, with the changes of each.
 
-*Wire.* A greeting lists the versions that its sender speaks, and a connection uses the greatest that both do.
-A member that is upgraded goes on to talk to those that are not. So whoever adds something to the wire format
-adds it to the latest version below, or to a new one if that is released, and sends it only where it is
-understood:
+*Wire.* A greeting lists the versions that its sender speaks, and a connection uses the greatest common one.
+An upgraded member continues to talk to those that are not. So additions to the wire format belong to the
+latest version below, or to a new one if that is released, and are sent only where they are understood:
 
 - a frame, if `PartnerLink.version` is high enough: what this connection uses;
 - a packet for one process, such as a report or a welcome, if `member.speaks_with(address)` is;
@@ -14,14 +13,13 @@ understood:
 
 A class of packets that is new has the version as `since`; whoever receives one too early rejects it.
 
-The first of these may change at any time, and is no part of the core. The other two follow from the log, so
-that a replay gives the same packets. For the same reason a core does under an earlier version what it did
-then: a store that was left by `kill -9` is replayed by the code that it is upgraded to, and partners compare
-the bytes (`tests/live/test_old_stores.py`).
+The first of these may change at any time, and is not part of the core. The other two follow from the log, so
+that a replay produces the same packets. For the same reason a core that uses an earlier version behaves as
+that version did: a store that was left by `kill -9` is replayed by the code that it is upgraded to, and
+partners compare the bytes (`tests/live/test_old_stores.py`).
 
-*Stores.* The first that is written into a store of an earlier version is a checkpoint of this one. A store
-of a later version is refused. Whatever is added to a record or a state has a default, which means what the
-earlier version did.
+*Stores.* The first write to a store of an earlier version is a checkpoint of this one. A store of a later
+version is refused. New fields of records and states have defaults, which mean what the earlier version did.
 """
 
 from __future__ import annotations
@@ -42,22 +40,22 @@ CHANGING_WIRE = {
     "messages may be for some members only; what a returning member brings back says who has broadcast it "
     "first; super peers tell which phones they have expelled (`Expulsion`)",
 }
-"""Of groups whose members come and go."""
+"""Of groups with dynamic membership."""
 ADDRESSED_SINCE = 2
-"""The version in which messages may be for some members only."""
+"""The first version with messages for some members only."""
 AUTHORS_SINCE = 2
-"""The version in which what a returning member brings back says who has broadcast it first."""
+"""The first version in which messages that a returning member brings back name their original sender."""
 STATES_SINCE = 2
-"""The version in which newcomers fetch large states."""
+"""The first version in which newcomers fetch large states."""
 
 STORE = {
     8: "0.1.0, groups with a fixed list of members: the first that later releases read, too",
     9: "0.1.0, groups whose members come and go: versions of the wire format that others speak, the last "
     "reports on each link, states in files and retained messages, what members have signed",
 }
-"""All that can be read."""
+"""Versions that can be read."""
 FIXED_STORE, CHANGING_STORE = 8, 9
-"""What is written."""
+"""The version that is written."""
 
 
 def greatest_shared(mine: Iterable[int], theirs: Iterable[int]) -> int | None:
@@ -70,7 +68,7 @@ def greatest_shared(mine: Iterable[int], theirs: Iterable[int]) -> int | None:
 
 
 def describe_unshared(me: str, mine: list[int], other: str, theirs: list[int]) -> str:
-    """Why two processes cannot speak to each other, and who is to be upgraded.
+    """Why two processes have no common version, and which of them to upgrade.
 
     >>> describe_unshared("ana", [2, 3], "bo", [1])
     'bo speaks version 1 of the wire format, ana speaks 2 to 3: upgrade bo'

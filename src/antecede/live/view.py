@@ -1,4 +1,4 @@
-"""What an application sees of the members of a group: who is in it, and what has changed."""
+"""A group's members as an application sees them: the view, and its changes."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ class ViewMember(msgspec.Struct, frozen=True):
     """A member of the group, as seen by one of them."""
 
     label: str
-    """Which incarnation it is: `ana` of a founder, `dana~1f2e3d4c` of a member that has joined."""
+    """The label of its incarnation: `ana` for a founder, `dana~1f2e3d4c` for a member that has joined."""
     name: str
     at: str
-    """Where it listens, as far as that is known; empty if it does not."""
+    """Where it listens, as far as that is known; empty if it does not listen."""
     connected: bool
-    """Whether there is a connection to it now; always, for the one that looks."""
+    """Whether it is connected now; always true for the observing member itself."""
     suspected: float | None = None
-    """Since when it seems to be down, in seconds since 1970."""
+    """Since when it is suspected, in seconds since 1970."""
     since: float | None = None
-    """Since when it is a member, as seen here, in seconds since 1970; None if that was from the start."""
+    """Since when it is a member, as seen here, in seconds since 1970; None for members from the start."""
 
 
 class View(msgspec.Struct, frozen=True):
-    """The members by their labels. Views are not agreed on: each follows from what its member has
-    delivered."""
+    """The members by their labels. Views are not agreed on: each follows from its own member's deliveries."""
 
     members: dict[str, ViewMember]
     removing: tuple[str, ...] = ()
     """Members whose removal is under way."""
     start: dict[str, int] = {}
-    """Where this member's part begins, if it has joined later: by origin, the sequence number of the last
-    message that it is not delivered, since that is in its snapshot, or is not retained any more."""
+    """For a member that has joined later: by origin, the sequence number of the last message that is not
+    delivered to it, because the message is in its snapshot or no longer retained."""
 
     @property
     def names(self) -> list[str]:
@@ -75,16 +74,16 @@ ChangeKind = Literal[
 
 
 class MemberChange(msgspec.Struct, frozen=True):
-    """Something has changed about a member."""
+    """A change of a member."""
 
     kind: ChangeKind
     label: str
     name: str
     by: str = ""
-    """The label of the member whose message changed the view; empty where nobody's did, as for suspicions."""
+    """The label of the member whose message changed the view; empty if none did, as for suspicions."""
     message: MessageId | None = None
-    """That message; for `removed`, the last one of the removed member that anybody delivers."""
+    """That message; for `removed`, the last message of the removed member that is delivered."""
     text: str = ""
-    """What else there is to say about the cause."""
+    """Further details of the cause."""
     time: float = 0.0
-    """When it was seen here, in seconds since 1970."""
+    """When it was observed here, in seconds since 1970."""

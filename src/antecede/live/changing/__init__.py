@@ -1,1 +1,1 @@
-"""Live groups whose members come and go (decision 29): the sans-IO core, and what runs it on sockets."""
+"""Live groups with dynamic membership (decision 29): the sans-IO core, and what runs it on sockets."""

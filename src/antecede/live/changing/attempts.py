@@ -1,4 +1,4 @@
-"""How a process becomes a member: it asks its contacts for admission, one after the other."""
+"""How a process becomes a member: it asks its contacts for admission, one after another."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from antecede.membership.state import Phase
 _ATTEMPT_SECONDS = 10.0
 """How long a contact may take to admit a newcomer before another is asked."""
 _STATE_SECONDS = 30.0
-"""The same since the last part of a large state has come."""
+"""The same timeout, measured from the last part of a large state."""
 _LOST_SECONDS = 2.0
-"""How long a contact may be without a connection before another is asked. Its answer still counts."""
+"""How long a contact may be disconnected before another is asked. Its answer still counts."""
 _RETRY_SECONDS = 0.3
 _REFUSED_SECONDS = 60.0
-"""How long all contacts must refuse a newcomer before it gives up. A reason may pass: it takes up to 40 s
-until the former process of a member is seen to be gone."""
+"""How long all contacts must refuse a newcomer before it gives up. A refusal may be temporary: it takes up to
+40 s to detect that a member's previous process is down."""
 _REPEAT_LOG_SECONDS = 60.0
 _SHOWN = 5
-"""Founders that one line of the log names."""
+"""Most founders named in one log line."""
 
 
 _ASKED_AT_ONCE = 16
 
 
 class Attempts:
-    """The attempts of one process. `stepped` is called after the core has taken an event, `until` waits for a
+    """The attempts of one process. `stepped` is called after the core has taken an event; `until` waits for a
     condition."""
 
     def __init__(
@@ -61,20 +61,21 @@ class Attempts:
         """By name: a sentence that says who refuses whom, and why."""
         self._awaited: list[str] = []
         self._refused_since: dict[str, float] = {}
-        """Of contacts that have answered with a refusal, and nothing else since."""
+        """Contacts whose most recent answer is a refusal, and since when."""
         self._unreached = Unreached(log)
         self._logged: dict[str, tuple[str, float]] = {}
-        """By name, why it has not answered as was hoped for, and when that was logged."""
+        """By name: the reason that was logged, and when."""
         self._asked: int | None = None
-        """The link to the contact that was asked last."""
+        """The link to the most recently asked contact."""
         self.wants_history = False
 
     async def found(self, founders: Sequence[Member]) -> None:
-        """Begin the group, as one of its first members, unless this one has been a member before and has lost
-        its store. So more than half of the founders must be there, and not know it."""
+        """Begin the group as one of its founders, unless this process was a member before and has lost its
+        store. That is certain only when a majority of the founders is connected and none of them knows this
+        one."""
         core, connections = self._core, self._connections
         me = [each.name for each in founders].index(core.name)
-        # Those that come after this one first: the others ask this one, which is an answer, too.
+        # Start with the founders after this one: an inquiry from another founder counts as its answer, too.
         others = [*founders[me + 1 :], *founders[:me]]
         new: set[str] = set()
         reported = ""
@@ -100,7 +101,7 @@ class Attempts:
         await self._driver.durable()
 
     def _describe_missing(self, names: list[str]) -> str:
-        """Who refuses this founder, and why; or else who has not answered at first."""
+        """Who refuses this founder, and why; otherwise, which founders had not answered at first."""
         refusals = [self._refusals[name] for name in names if name in self._refusals]
         if refusals:
             return "; ".join(refusals[:_SHOWN])
@@ -109,7 +110,7 @@ class Attempts:
         return "waiting for " + ", ".join(self._awaited[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
     async def _inquire(self, founder: Member) -> bool | None:
-        """Whether another founder has seen this one before; None if it does not say."""
+        """Whether another founder has seen this one before; None if it gave no answer."""
         if not founder.at:
             return None
         self._unreached.calling(founder.name)
@@ -133,17 +134,17 @@ class Attempts:
             return None
 
     async def join(self, contacts: Sequence[Member], gives_up: bool = True) -> None:
-        """Ask one contact after the other; the first welcome counts. A process that `gives_up` raises an
-        `InputError` if none will ever admit it, as far as it can know."""
+        """Ask one contact after another; the first welcome counts. A process that `gives_up` raises an
+        `InputError` once it has reason to believe that none will admit it."""
         core = self._core
         failure: str | RefusedError = ""
         if not contacts:
             raise InputError(f"contact: {core.name} is no member any more; name whom to ask for admission")
         for contact in itertools.cycle(contacts):
-            # Asked for in time, or before a restart: the answer may be on its way.
+            # Requested in time, or before a restart: the answer may be on its way.
             if core.phase == Phase.JOINING and not isinstance(failure, RefusedError):
                 await self._wait(asyncio.create_task(self._until(lambda: core.phase != Phase.JOINING)))
-            if self._is_member():  # perhaps by an answer that has come after its time
+            if self._is_member():  # perhaps by an answer that arrived after the timeout
                 return
             if not core.members or core.phase != Phase.OUTSIDE:
                 nonce = secrets.token_bytes(NONCE_BYTES)
@@ -164,7 +165,7 @@ class Attempts:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _is_news(self, name: str, reason: str) -> bool:
-        """Whether the log has not said this for a while: others are asked several times a second."""
+        """Whether the log has not said this recently: contacts are asked several times a second."""
         before, logged_at = self._logged.get(name, ("", 0.0))
         now = time.monotonic()
         if reason == before and now - logged_at < _REPEAT_LOG_SECONDS:
@@ -196,7 +197,7 @@ class Attempts:
         return self._core.phase == Phase.MEMBER
 
     async def _ask(self, contact: Member) -> str | RefusedError:
-        """Ask a contact for admission; why that has not worked, if it has not."""
+        """Ask a contact for admission; returns the reason if it fails."""
         seeking = asyncio.create_task(
             self._connections.seek(contact.at or "", contact.name, self._on_contact)
         )
@@ -213,7 +214,7 @@ class Attempts:
                 if isinstance(error, RefusedError):
                     return error
                 return describe(error) if error is not None else "it has closed the connection"
-            # The request is in the store: if this connection ends, another one brings the answer.
+            # The request is in the store: if this connection ends, the answer arrives on another one.
             await self._wait(answer)
         finally:
             answer.cancel()
@@ -228,15 +229,15 @@ class Attempts:
         return self._core.phase not in (Phase.OUTSIDE, Phase.JOINING)
 
     def _refusal(self) -> RefusedError | None:
-        """Why the contact that was asked has declined this newcomer, if it has."""
+        """Why the contact that was asked has declined this newcomer, if it did."""
         return None if self._asked is None else self._connections.refusals.get(self._asked)
 
     def _is_connected(self) -> bool:
         return self._asked is None or self._asked in self._connections.connected
 
     async def _wait(self, answer: asyncio.Task[None]) -> None:
-        """For an answer, as long as it may take and somebody is there to give it, or parts of a large state
-        come."""
+        """Wait for an answer, as long as the contact is connected and within its time, or parts of a large
+        state arrive."""
         began, states = time.monotonic(), self._connections.states
         connected_at = began
         try:

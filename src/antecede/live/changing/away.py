@@ -1,9 +1,10 @@
-"""What members that are away may cost the others, and what is done about them.
+"""Limits on what disconnected members may cost the others, and what happens at these limits.
 
-Messages are retained until every member has them. So a member that is away costs the others up to `limit`
-bytes, at which `broadcast` waits; with `park` it does not wait before there are that many, as long as nobody
-else keeps them from being stable; and with `remove_after` a member that is away for so long is removed, if
-most members are there. A suspicion may be wrong, and so may a removal: then the member returns.
+Messages are retained until every member has them. A member that is away therefore makes the others retain up
+to `limit` bytes, at which `broadcast` waits. With `park`, `broadcast` waits only at that larger limit, as
+long as all other members keep up. With `remove_after`, a member that is away for that long is removed,
+provided that a majority is connected. A suspicion may be wrong, and so may a removal: then the member
+returns.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ class AwayMembers:
         text = settings.remove_after
         self._remove_after = None if text is None else parse_duration(text) / 1e9
         self.parked: set[int] = set()
-        """Those for whom more than `limit` is kept."""
+        """Members for which more than `limit` is retained."""
 
     @property
     def limit(self) -> int:
-        """How many unstable bytes make `broadcast` wait, at present."""
+        """How many unstable bytes make `broadcast` wait at present."""
         return max(self._settings.limit, self._settings.park) if self.parked else self._settings.limit
 
     def check(self, retained: int) -> None:
-        """Now and then; `retained` is how many bytes are not stable."""
+        """Called periodically; `retained` is the number of bytes that are not stable."""
         core = self._core
         is_member = core.phase == Phase.MEMBER
         away = self._suspicions.suspected & core.member.addresses.keys() if is_member else set()
@@ -62,7 +63,7 @@ class AwayMembers:
         self._report_removals()
 
     def _report_removals(self) -> None:
-        """Say which removals wait for more members, and why."""
+        """Report which removals wait for more members, and why."""
         member = self._core.member
         removals = member.removals
         unstable = member.unstable_admissions.keys() & member.addresses.keys()
@@ -87,7 +88,7 @@ class AwayMembers:
         if park > limit and away and retained > limit and self._lacking_here(away) <= limit:
             parked = {stream for stream in away if self._lacks(stream)}
         elif away and retained > limit // 2:
-            parked = self.parked & away  # not back and forth around the limit
+            parked = self.parked & away  # hysteresis around the limit
         for stream in sorted(parked - self.parked):
             text = f"{retained:,} bytes are not stable; up to {park:,} are kept in the store for it"
             self._tell("parked", self._labels[stream], text=text)
@@ -104,7 +105,7 @@ class AwayMembers:
         )
 
     def _lacking_here(self, away: set[int]) -> int:
-        """Bytes that are not stable on account of members that are there. O(messages x members)."""
+        """Bytes that are unstable because of members that are connected. O(messages x members)."""
         member = self._core.member
         present = member.progress.of(member.addresses.keys() - away - {member.stream})
         return sum(
@@ -117,7 +118,8 @@ class AwayMembers:
     # Removing
 
     def check_removable(self, who: str, streams: Collection[int]) -> None:
-        """Refuse a removal that could never end: it cannot be taken back, and meanwhile nothing is stable."""
+        """Refuse a removal that could never complete: it cannot be undone, and until it completes nothing is
+        stable."""
         member = self._core.member
         removed = (member.removals.removed - member.ends.keys()).union(streams)
         stay = len(member.addresses.keys() - member.unstable_admissions.keys() - removed)

@@ -1,5 +1,5 @@
-"""The part of a core that concerns states in files: which are under way to newcomers, and what a newcomer's
-application is given of the past before anything else (*backfill*)."""
+"""States in files: transfers to newcomers, and the past messages that a newcomer's application receives
+before anything else (*backfill*)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from antecede.protocols.base import Delivery, LocalError, Packet
 
 
 class BackfillCore(ForgettingCore):
-    """Positions are those of a `HistoryLog`: they count what this member has delivered or broadcast, on from
-    the count of its sponsor."""
+    """Positions are those of a `HistoryLog`: they count what this member has delivered or broadcast, starting
+    from its sponsor's count."""
 
     is_replaying, is_durable = False, True
 
@@ -38,27 +38,27 @@ class BackfillCore(ForgettingCore):
         """Whether messages are retained for those who join later."""
         self.position = 0
         self.backfilled = self.backfill_end = 0
-        """The positions of the last message of its sponsor's that the application was given, and of the last
-        that it is to be given."""
+        """Positions in the sponsor's history: of the last message that the application received, and of the
+        last one that it is to receive."""
         self.backfill_first = 0
         self.replayed: set[int] = set()
-        """Addresses of this process whose history a replay would read: their applications were given a past
+        """Addresses of this process whose history a replay would read: their applications received a backfill
         since the last checkpoint."""
         self.counts_before: dict[str, int] = {}
-        """The last message of each origin that precedes what this member was or will be given: they are in
-        its snapshot, if it had one."""
+        """The last message of each origin before the first one that this member receives: these messages are
+        in its snapshot, if it had one."""
         self.transfers: dict[int, SnapshotTransfer] = {}
-        """What newcomers fetch before they are admitted, by address."""
+        """States that newcomers fetch before they are admitted, by address."""
         self.caught_up: dict[int, int] = {}
-        """Newcomers that have all but a little: up to these positions."""
+        """Newcomers that are nearly caught up, and the position they have reached."""
         self.wants_history: set[int] = set()
         """Newcomers that ask for messages instead of a snapshot."""
         self.takes_snapshot = False
-        """Whether the application is giving its snapshot: nothing is delivered meanwhile."""
+        """Whether the application is taking a snapshot: nothing is delivered meanwhile."""
         self.snapshot_from: int | None = None
-        """The position of a snapshot that is being written."""
+        """The position of the snapshot being written."""
         self.unneeded: dict[str, int] = {}
-        """Files of snapshots that may go, and the number of the `Ready` after which they may."""
+        """Snapshot files that are obsolete, and the number of the `Ready` after which they may be deleted."""
         self._histories: dict[int, HistoryLog] = {}
         self._syncs_history = False
 
@@ -66,7 +66,7 @@ class BackfillCore(ForgettingCore):
 
     @property
     def history(self) -> HistoryLog:
-        """Of the current member."""
+        """The history of the current member."""
         return self.history_at(self.address)
 
     def history_at(self, address: int) -> HistoryLog:
@@ -77,12 +77,12 @@ class BackfillCore(ForgettingCore):
 
     @property
     def has_backfill(self) -> bool:
-        """Whether the application is to be given messages of the past."""
+        """Whether messages of the past are still to be delivered to the application."""
         return self.backfilled < self.backfill_end
 
     @property
     def keeps_history(self) -> bool:
-        """Whether what is delivered is added to the history."""
+        """Whether delivered messages are added to the history."""
         is_fetched = self.retains or bool(self.transfers) or self.snapshot_from is not None
         if is_fetched or self.has_backfill or self.address in self.replayed:
             return True
@@ -103,8 +103,8 @@ class BackfillCore(ForgettingCore):
         log.add(self.position, entry)
 
     def count_delivered(self, position: int = -1) -> dict[str, int]:
-        """The last message of each origin that is delivered, by the labels of origins; nothing, if no
-        message of an application is. `position` is that of the last one, if it is not the current one."""
+        """The sequence number of the last delivered message of each origin, by label; empty if no application
+        message was delivered. `position` is that of the last message to count, if not the current one."""
         if not (self.position if position < 0 else position) and not self.counts_before:
             return {}
         delivered = self.member.order.delivered
@@ -112,7 +112,7 @@ class BackfillCore(ForgettingCore):
 
     @property
     def needed_position(self) -> int | None:
-        """The last position before what is needed of the history, by newcomers or a replay."""
+        """The last position before the part of the history that newcomers or a replay still need."""
         needed = [transfer.first for transfer in self.transfers.values()]
         if self.snapshot_from is not None:
             needed.append(self.snapshot_from)
@@ -121,21 +121,21 @@ class BackfillCore(ForgettingCore):
         return min(needed, default=None)
 
     def finish_replay(self) -> None:
-        """The journal has said all that has happened: nothing else has."""
+        """The journal has been replayed completely."""
         self.forget_histories()
         if self.members and self.phase in (Phase.MEMBER, Phase.LEAVING):
             self.history.cut_off(self.position)
         self._syncs_history = False
 
     def forget_histories(self) -> None:
-        """Those of this process's former addresses go, if no replay needs them."""
+        """Delete the histories of this process's former addresses that no replay needs."""
         kept = {self.address, *self.replayed}
         for address in addresses_of(self.files.names()) - kept:
             self.history_at(address).clear()
         self._histories = {each: log for each, log in self._histories.items() if each in kept}
 
     def resume_backfill(self, position: int, first: int, backfilled: int, end: int) -> None:
-        """A checkpoint says so."""
+        """Restore these positions from a checkpoint."""
         self.position, self.backfill_first = position, first
         self.backfilled, self.backfill_end = backfilled, end
         if self.has_backfill:
@@ -146,12 +146,12 @@ class BackfillCore(ForgettingCore):
     @property
     def join_requests(self) -> list[int]:
         if self.has_backfill or self.snapshot_from is not None:
-            return []  # it does not have the state yet that its counts stand for; or they share a snapshot
+            return []  # its state does not yet match its counts; or the newcomers share a snapshot
         waiting = super().join_requests
         return [each for each in waiting if each not in self.transfers or each in self.caught_up]
 
     def catch_up(self, address: int, position: int) -> None:
-        """A newcomer has all up to a position, and may be admitted."""
+        """A newcomer has everything up to a position, and may be admitted."""
         self.caught_up[address] = position
 
     def _on_transfer_begun(self, event: TransferBegun) -> None:
@@ -171,8 +171,8 @@ class BackfillCore(ForgettingCore):
         return event.state or super()._encode_sponsored(event)
 
     def _forget_requests(self, member: ChangingMember) -> None:
-        """Of those who are admitted, or do not ask any more; of all, once this one is no member that could
-        admit them."""
+        """Forget the requests of processes that were admitted or no longer ask; all of them, once this
+        process is not a member that could admit anybody."""
         requests = set(member.requests) if member.phase == Phase.MEMBER else set()
         self.transfers = {each: value for each, value in self.transfers.items() if each in requests}
         self.caught_up = {each: value for each, value in self.caught_up.items() if each in self.transfers}
@@ -186,16 +186,16 @@ class BackfillCore(ForgettingCore):
     # At a newcomer
 
     def begin_fetch(self, offer: SnapshotTransfer) -> None:
-        """The sponsor of the current attempt offers a state. There is room for one: what has arrived of
-        others goes, also if a former attempt may still be welcomed to it."""
+        """The sponsor of the current attempt offers a state. Only one is stored: parts received for other
+        attempts are deleted, even if a former attempt may still be welcomed to its state."""
         self.forget_histories()
         name = received_name(self.address, offer.digest)
         for other in other_snapshots(self.files, {name, unfinished(name)}):
             self.files.remove(other)
 
     def lacks_state(self, link: int, packet: Packet) -> bool:
-        """Whether a welcome refers to a state that is not here: it made room for that of another attempt, or
-        never came. Then nobody can begin with it, however often it is repeated."""
+        """Whether a welcome refers to a state that this process does not have: it was replaced by that of
+        another attempt, or never arrived. Nobody can start from it, however often it is repeated."""
         mine = self.links[link][0]
         if not isinstance(packet, Welcome) or self.members[mine].phase != Phase.JOINING:
             return False
@@ -207,7 +207,7 @@ class BackfillCore(ForgettingCore):
         return not has_state(self.files, mine, self.history_at(mine), state)
 
     def wanted_place(self, link: int) -> str:
-        """A newcomer calls whoever it has asked, until it has its state."""
+        """A newcomer calls every contact that it has asked, until it has its state."""
         if (place := super().wanted_place(link)) or link not in self.links or link in self.void:
             return place
         mine, theirs = self.links[link]
@@ -216,7 +216,7 @@ class BackfillCore(ForgettingCore):
 
     @property
     def received_state(self) -> WelcomeState | None:
-        """The state that the application is to start with, if it has come in files."""
+        """The state that the application is to start with, if it was transferred in files."""
         return decode_state(self.member.snapshot)
 
     def _on_admitted(self, member: ChangingMember, now: int) -> None:
@@ -238,7 +238,7 @@ class BackfillCore(ForgettingCore):
             self.replayed.add(self.address)
 
     def _take_over(self, state: WelcomeState) -> None:
-        """The sponsor's history goes on here."""
+        """Continue the sponsor's history as this member's own."""
         if state.last == state.transfer.first and not self.retains:
             return
         log = self.history
@@ -249,7 +249,7 @@ class BackfillCore(ForgettingCore):
         self._syncs_history = True
 
     def take_backfill(self) -> Delivery:
-        """The next message of the past."""
+        """The next message of the backfill."""
         self.backfilled += 1
         entry = self.history.read(self.backfilled)
         self.labels.learn(entry.names)

@@ -1,8 +1,8 @@
-"""Whom a process calls, and when: turns, pauses between calls, and calls beside one that hangs.
+"""Which links a process dials, and when: turns, backoff between calls, and parallel attempts when one hangs.
 
-A partition may end at any moment, and then both sides are to have everything within a second. So calls are
-repeated after a third of a second at most, and the first that succeeds is a sign that others may, too. Where
-many cannot be reached, all of them together are called so many times a second.
+A partition may heal at any moment, and then both sides should have everything within a second. So calls are
+repeated at least every third of a second, and the first one that succeeds is a sign that others may succeed
+too. When many members are unreachable, the total rate of calls is limited.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.3
 _CALLS_PER_SECOND = 20
 _FRESH_SECONDS = 0.4
-"""How long a connection may take to be made before another one is tried as well. If its first packet was
-lost, the operating system sends the next after 1, 3, 7 and 15 seconds."""
+"""How long a connection attempt may take before a second one is started. If its first packet was lost, the
+operating system retransmits after 1, 3, 7 and 15 seconds."""
 _LATE_SECONDS = 0.1
-"""If a wait takes so much longer than it should, this process is slow, and the network may not be."""
+"""If a wait takes this much longer than requested, the process itself is slow, and the network may be
+healthy."""
 _MAX_AT_ONCE = 4
 _SIGN_SECONDS = 0.25
-"""Signs of life within this time are one."""
+"""Signs of life within this interval count as one."""
 _NEWCOMER_PAUSE = 0.5
 """How long a member waits for a newcomer's call."""
 CALLS_AT_ONCE, _TURN_SECONDS = 16, 0.5
-"""How many others are called at a time, and when the next may be called if one cannot be reached."""
+"""How many members are called at a time, and when the next call starts if one cannot be reached."""
 _ANSWER_SECONDS = 3.0
-"""The same if it can be reached, and is slow to answer: so are many if a large group begins."""
+"""The same for a member that is reachable but slow to answer, as many are when a large group starts."""
 _PAUSE_EACH = 0.01
-"""For each link, how long the one with the greater name waits to be called."""
+"""For each link, how long the side with the greater name waits to be called."""
 _LONGEST_WAIT = 30.0
-"""In a large group, how long it waits while others call it."""
+"""How long it waits in a large group while other members call it."""
 GREETING_SECONDS = 10.0
 
 
@@ -53,7 +54,8 @@ class Pauses:
         self._sign_at = float("-inf")
 
     async def wait(self, link: int, failures: int) -> None:
-        """After so many calls in a row without success; until there is a sign of life, at most."""
+        """Wait before the next call, after so many failed calls in a row; at most until there is a sign of
+        life."""
         longest = max(_LONGEST_PAUSE, len(self._ends) / _CALLS_PER_SECOND)
         seconds = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1.0)
         self._ends[link] = end = asyncio.Event()
@@ -66,7 +68,7 @@ class Pauses:
                 del self._ends[link]
 
     def sign_of_life(self) -> None:
-        """One that could not be reached can be again: so may others."""
+        """A member that was unreachable can be reached again, so others may be, too."""
         now = time.monotonic()
         if now - self._sign_at >= _SIGN_SECONDS:
             self._sign_at = now
@@ -75,8 +77,8 @@ class Pauses:
 
 
 async def dial_afresh(where: str, context: ssl.SSLContext | None, seconds: float) -> Wire:
-    """Connect, or fail within so many seconds. If that takes a while, other attempts are made beside it: the
-    packets of the first may be lost, or only be slow."""
+    """Connect, or fail within so many seconds. If the attempt is slow, further attempts run in parallel: the
+    packets of the first may be lost, or only late."""
     attempts: list[asyncio.Task[Wire]] = []
     try:
         async with asyncio.timeout(seconds):
@@ -105,16 +107,16 @@ def _give_up(attempt: asyncio.Task[Wire]) -> None:
 
 
 def _close(attempt: asyncio.Task[Any]) -> None:
-    """It may have succeeded in the same moment."""
+    """The attempt may have succeeded at the same moment."""
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result().abort()
 
 
 class Calls:
-    """The calls of one process. `dial` makes a connection; `places` says by name where the settings look for
-    others; `is_amiss` says whether a link has no connection, or one that seems to be broken; `serve` greets
-    on a connection, calls its last argument once both have greeted, and serves it; `refused` is told which
-    calls do not fail for want of a connection, and `unreached` which do."""
+    """The calls of one process. `dial` opens a connection; `places` gives the configured address by name;
+    `is_amiss` says whether a link has no connection, or one that seems broken; `serve` greets on a
+    connection, calls its last argument once both sides have greeted, and serves it. `refused` is notified of
+    calls that fail although a connection was made, `unreached` of calls that fail for want of one."""
 
     def __init__(
         self,
@@ -132,10 +134,10 @@ class Calls:
         self._is_amiss, self._serve, self._spawn, self._refused = is_amiss, serve, spawn, refused
         self._unreached = unreached
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        """By link, who calls."""
+        """By link, the task that calls."""
         self._pauses = Pauses()
         self._lost: set[int] = set()
-        """Links that had a connection, and have none."""
+        """Links that were connected before and are not now."""
         self._turns = asyncio.Semaphore(CALLS_AT_ONCE)
         self._connected_at = float("-inf")
         self.may_be_called = False
@@ -162,7 +164,7 @@ class Calls:
         self._lost.add(link)
 
     def forget(self, link: int) -> None:
-        """A link is no more."""
+        """Forget a link that was dropped."""
         self._lost.discard(link)
 
     async def _keep_calling(self, link: int) -> None:
@@ -176,7 +178,7 @@ class Calls:
                 loop = asyncio.get_running_loop()
                 end = loop.call_later(_TURN_SECONDS, turn.close)
                 if link not in self._core.links or not self._is_amiss(link):
-                    return  # the other one has called meanwhile
+                    return  # the other side has called meanwhile
                 wire = await self._dial(where)
                 end.cancel()
                 loop.call_later(_ANSWER_SECONDS, turn.close)
@@ -185,20 +187,20 @@ class Calls:
                     return
                 await self._serve(wire, link, partial(_end_turn, turn))
             if self._tasks.get(link) is not asyncio.current_task():
-                return  # there was a connection, so this call is over
+                return  # it was connected, so this call is finished
             failures += 1
             await self._pauses.wait(link, failures)
 
     @contextlib.contextmanager
     def _failing(self, link: int, where: str) -> Iterator[None]:
-        """A call may fail, and is repeated."""
+        """Catch the failure of a call, which is then repeated."""
         name = self._core.partner_name(link) if link in self._core.links else ""
         if name:
             self._unreached.calling(name)
         try:
             yield
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            pass  # it has ended meanwhile
+            pass  # the link was dropped meanwhile
         except (ssl.SSLError, AntecedeError) as error:
             self._refused(link, error)
         except (OSError, TimeoutError) as error:
@@ -208,16 +210,16 @@ class Calls:
                 self._unreached.failed(name, where, describe(error))
 
     def _place(self, link: int, failures: int) -> str:
-        """Where to call next: where the other has said that it listens, and in turns with that, where the
-        settings say. All members may have moved at once."""
+        """Where to call next: alternately the address that the other side has advertised, and the configured
+        one. All members may have moved at once."""
         where = self._core.wanted_place(link)
         if where and failures % 2:
             return self._places.get(self._core.partner_name(link), where)
         return where
 
     async def _await_call(self, link: int, pause: float) -> None:
-        """Wait for the other's call; in a large group as long as others call or are called, since it has many
-        to call as well."""
+        """Wait for the other side to call; in a large group as long as calls are still being made, since it
+        has many to make as well."""
         end = time.monotonic() + _LONGEST_WAIT
         while True:
             await asyncio.sleep(pause)
@@ -226,8 +228,8 @@ class Calls:
                 return
 
     def _pause_for_other(self, link: int) -> float:
-        """How long to wait for the other's call, so that not both call at once. A newcomer calls first: it
-        waits for what others send to it."""
+        """How long to wait for the other side's call, so that the two do not call at once. A newcomer calls
+        first, since it waits for what others send to it."""
         core = self._core
         if not self.may_be_called:
             return 0.0
@@ -236,11 +238,11 @@ class Calls:
             mine, theirs = (core.since.get(stream, 0) for stream in streams)
             if mine != theirs:
                 return 0.0 if mine > theirs else _NEWCOMER_PAUSE
-        # In a large group it takes a while to call everyone.
+        # In a large group it takes a while to call every member.
         is_first = core.name < core.partner_name(link)
         return 0.0 if is_first else 2 * _FIRST_PAUSE + _PAUSE_EACH * len(core.links)
 
 
 def _end_turn(turn: contextlib.ExitStack, _: int) -> None:
-    """Who was called has answered, and others may be called."""
+    """The called member has answered, so the next one may be called."""
     turn.close()

@@ -1,9 +1,9 @@
-"""Which messages of the application the next one depends on immediately.
+"""The direct dependencies of the next message, in terms of the application's own messages.
 
-The order of a group that changes names messages that no application sees: admissions, removals, reports. What
-applications are told of are their own: `m1`, an admission, `m2` is to them `m1`, `m2`. Where both are the
-same, which is nearly always, a packet of `mbcp` says it; where not, or with another protocol, the payload
-does.
+The order of a group with dynamic membership also contains messages that no application sees: admissions,
+removals, reports. Applications see dependencies between their own messages only: after `m1`, an admission and
+`m2`, `m2` depends on `m1`. Where both relations agree, which is nearly always, a packet of `mbcp` already
+states them; where they differ, and with other protocols, the payload does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Causes = dict[int, int]
 
 
 def causes_of(delivery: Delivery, is_copy: bool, named_in_packets: bool) -> Causes:
-    """What a delivered message names, its sender's previous message aside.
+    """The dependencies that a delivered message names, except its sender's previous message.
 
-    The packet of a copy, which a returning member has brought back, names what is before the copy.
+    The packet of a copy, rebroadcast by a returning member, names the dependencies of the copy instead.
     """
     named = unwrap(delivery.payload).causes
     if named is not None:
@@ -28,7 +28,7 @@ def causes_of(delivery: Delivery, is_copy: bool, named_in_packets: bool) -> Caus
 
 
 def follow(causes: Causes, message: MessageId, named: Causes) -> None:
-    """A message is delivered: what it names is before the next one through it."""
+    """A message is delivered: its dependencies are now implied by it."""
     origin, seq = message
     for peer, count in named.items():
         if causes.get(peer) == count:
@@ -37,13 +37,13 @@ def follow(causes: Causes, message: MessageId, named: Causes) -> None:
 
 
 def split_own(causes: Causes, me: int, seq: int, known: dict[int, int]) -> tuple[bool, Causes]:
-    """Whether message `seq` of this member follows its previous one immediately, and the other causes.
+    """Whether message `seq` of this member directly follows its previous one, and the other causes.
 
-    Streams that are not `known` any more are delivered everywhere.
+    Streams that are no longer `known` are delivered everywhere.
 
     >>> split_own({0: 4, 1: 7}, 0, 5, {0: 4, 1: 7})
     (True, {1: 7})
-    >>> split_own({0: 3, 1: 7}, 0, 5, {0: 4})  # message 4 was none of the application
+    >>> split_own({0: 3, 1: 7}, 0, 5, {0: 4})  # message 4 was not the application's
     (False, {0: 3})
     """
     named = {peer: count for peer, count in causes.items() if peer in known}

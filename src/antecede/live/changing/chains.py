@@ -1,4 +1,4 @@
-"""The chains of keys of senders in an encrypted group, as far as one reader has them."""
+"""The key chains of senders in an encrypted group, as far as one reader knows them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from antecede.live.changing.secret_messages import (
 )
 
 _MAX_EPOCHS = 64
-"""Of one sender, unless messages are retained."""
+"""Per sender, unless messages are retained."""
 
 
 class Chains:
-    """`state` has their first links."""
+    """`state` has the first known link of each chain."""
 
     def __init__(self) -> None:
         self.state = SecrecyState()
         self._tips: dict[EpochId, ChainLink] = {}
-        """The last link that was used, so that the next is near."""
+        """The last link used of each chain, so that the next one needs few steps."""
 
     def find(self, sender: ReaderId, epoch_id: EpochId) -> Epoch | None:
         return self.state.epochs.get(sender, {}).get(epoch_id)
@@ -39,7 +39,7 @@ class Chains:
     def meet(
         self, sender: ReaderId, epoch_id: EpochId, position: int, is_past: bool, keeps_all: bool
     ) -> Epoch:
-        """The epoch of a message, which may be new; the sender's last one, from now on."""
+        """The epoch of a message, created if it is new. It becomes the sender's latest epoch."""
         epochs = self.state.epochs.setdefault(sender, {})
         epochs[epoch_id] = found = epochs.pop(epoch_id, None) or Epoch(position, is_past=is_past)
         if len(epochs) > _MAX_EPOCHS and not keeps_all:
@@ -47,7 +47,7 @@ class Chains:
         return found
 
     def take_gift(self, sender: ReaderId, epoch_id: EpochId, link: ChainLink | None, position: int) -> None:
-        """Somebody gives the key of an epoch, which may be over."""
+        """Another reader gives the key of an epoch, which may have ended already."""
         epoch = self.find(sender, epoch_id)
         if epoch is None:
             epoch = Epoch(position)
@@ -56,14 +56,14 @@ class Chains:
         self.take(epoch, link)
 
     def take(self, epoch: Epoch, link: ChainLink | None) -> None:
-        """What somebody else has of a chain."""
+        """Accept another reader's link of a chain, if it reaches further back; None means that it is lost."""
         if link is None:
             epoch.is_lost = True
         elif epoch.link is None or link.index < epoch.link.index:
             epoch.link = link
 
     def link(self, epoch_id: EpochId, epoch: Epoch, index: int) -> ChainLink | None:
-        """A link of a chain; None if this reader does not have it."""
+        """A link of a chain; None if this reader cannot derive it."""
         if epoch.link is None or not epoch.link.index <= index <= MAX_INDEX:
             return None
         tip = self._tips.get(epoch_id)
@@ -74,7 +74,7 @@ class Chains:
         return found
 
     def current(self) -> list[tuple[ReaderId, EpochId, ChainLink | None, int]]:
-        """The last epoch of each sender: its next link, and its index."""
+        """The latest epoch of each sender, its next link, and that link's index."""
         found = []
         for sender, epochs in self.state.epochs.items():
             epoch_id, epoch = next(reversed(epochs.items()))
@@ -96,19 +96,20 @@ class Chains:
         return 0
 
     def begin_again(self, me: ReaderId) -> None:
-        """This process is another member: what it was delivered before may come again."""
+        """This process becomes another member: messages delivered before may be delivered again."""
         for sender, _, epoch in self.all():
             if sender != me:
                 epoch.next = 0
 
     def link_for(self, due: Due) -> ChainLink | None:
-        """The key of an epoch for somebody else; None if it is not here, or not for that one."""
+        """The key of an epoch for another reader; None if it is unknown here, or that reader may not have
+        it."""
         epoch = self.find(due.sender, due.epoch)
         if epoch is None or epoch.link is None or due.first < 0:
             return None
         return self.link(due.epoch, epoch, max(due.first, epoch.link.index))
 
     def give_up_past(self) -> None:
-        """Of messages of the past, no more keys will come."""
+        """No more keys for messages of the past will arrive."""
         for _, _, epoch in self.all():
             epoch.is_lost |= epoch.is_past and epoch.link is None

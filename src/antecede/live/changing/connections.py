@@ -1,7 +1,7 @@
-"""How a process whose group changes makes connections: whom it calls, whom it accepts, and by what proof.
+"""How a process of a dynamic group connects: which links it dials, which calls it accepts, and on what proof.
 
-Whoever wants a link calls, at the place where the other has said that it listens; if two connections meet,
-the one made by the lesser name stays.
+Either side may dial, at the address that the other has advertised. If both do at once, the connection made by
+the side with the lesser name stays.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from antecede.live.transport.wires import TcpWire, WebWire, Wire
 from antecede.protocols.base import RemoteError
 
 _MAX_GREETING, _MAX_ANSWER = 1 << 14, 1 << 20
-"""Bytes of a stranger's first frame, and of a known partner's: it may list the members of a group."""
+"""Bytes of a stranger's first frame, and of a known partner's, which may list the members of a group."""
 _EXPECTED_MEMBERS = 256
 _REPEAT_LOG_SECONDS = 60.0
 _MAX_LOGGED = 1_000
 
 
 def _places_in(settings: Settings) -> dict[str, str]:
-    """Where the settings look for others, by name."""
+    """The configured addresses of other members, by name."""
     others = (member for _, member in settings.called() if member.name != settings.me)
     return {member.name: member.at for member in others if member.at}
 
 
 class MemberConnections(ServedConnections):
-    """All connections of one process: how they are made, and refused."""
+    """All connections of one process: how they are established and refused."""
 
     def __init__(
         self,
@@ -121,12 +121,13 @@ class MemberConnections(ServedConnections):
             self.web_address = f"{scheme}://{self._web.address}"
 
     def take_up(self, settings: Settings) -> None:
-        """These settings say where others are."""
+        """Use the addresses of other members from these settings."""
         self._settings = settings
         self._places.update(_places_in(settings))
 
     def cut_off(self, names: Iterable[str]) -> None:
-        """Drop the connections to these members and make none, until the next call: partitions for trials."""
+        """Drop the connections to these members and make none, until the next call: simulates partitions in
+        trials."""
         self._cut_off = frozenset(names)
         for link, wire in list(self._wires.items()):
             if self._core.partner_name(link) in self._cut_off:
@@ -143,7 +144,7 @@ class MemberConnections(ServedConnections):
         return time.monotonic() < self._offline_until
 
     def wake(self) -> None:
-        """There may be something to send, and somebody to call; or links are no more."""
+        """Wake the loop: there may be something to send, a member to call, or a link to drop."""
         dropped, self._core.dropped = self._core.dropped, []
         for link in dropped:
             self._greeter.forget(link)
@@ -151,7 +152,7 @@ class MemberConnections(ServedConnections):
             self._drop(link)
         touched = list(self._core.take_touched())
         if len(touched) > CALLS_AT_ONCE:
-            random.shuffle(touched)  # not everybody calls the same one first
+            random.shuffle(touched)  # so that members do not all call the same one first
         for link in touched:
             if link in self._wires:
                 self._rouse(link)
@@ -159,7 +160,7 @@ class MemberConnections(ServedConnections):
                 self._want(link)
 
     def tick(self) -> None:
-        """Now and then."""
+        """Called periodically."""
         self._check_proofs()
         self._tick_links()
         for link in self._core.received.keys() - self._wires.keys():
@@ -195,13 +196,13 @@ class MemberConnections(ServedConnections):
         return await dial_afresh(where, self._security.client, GREETING_SECONDS)
 
     async def seek(self, where: str, name: str, greeted: Callable[[int], None]) -> None:
-        """Call whoever listens at a place, from the current address, and serve the connection; `greeted` is
-        called with the link once both have greeted."""
+        """Call whatever process listens at an address, from the current address, and serve the connection;
+        `greeted` is called with the link once both have greeted."""
         wire = await self._dial(where)
         await self._call(wire, self._core.address, None, name, greeted)
 
     async def inquire(self, where: str, name: str) -> bool:
-        """Ask a founder whether it has seen this one before, whose store is empty."""
+        """Ask another founder whether it has seen this process, whose store is empty, before."""
         async with asyncio.timeout(GREETING_SECONDS):
             wire = await self._dial(where)
             try:
@@ -224,8 +225,8 @@ class MemberConnections(ServedConnections):
         return self._greeter.inquirers
 
     def _check_identity(self, wire: Wire, name: str, greeting: MemberGreeting | None = None) -> None:
-        """Whoever is at the other end must prove that it is this member: with a certificate, or with a token
-        if it has called by WebSocket, which only phones do."""
+        """The other end must prove that it is this member: with a certificate, or with a token if it has
+        called by WebSocket, which only phones do."""
         if greeting is not None and isinstance(wire, WebWire) and not greeting.contact.is_phone:
             raise RemoteError("WebSockets are only for phones")
         if self._security.is_on:
@@ -255,7 +256,7 @@ class MemberConnections(ServedConnections):
                 if link is not None and link not in self._core.links:
                     return  # it was dropped meanwhile
                 called = self._greeter.call(mine, link, self._place(), self._security.token)
-                if isinstance(wire, TcpWire):  # the library of WebSockets reads ahead, past the greeting
+                if isinstance(wire, TcpWire):  # the WebSocket library reads ahead, past the greeting
                     wire.max_bytes = _MAX_GREETING if link is None else _MAX_ANSWER
                 await wire.write([encode(called)])
                 greeting = await self._read_greeting(wire, link)
@@ -283,7 +284,7 @@ class MemberConnections(ServedConnections):
 
     async def _accept(self, wire: Wire, pending: PendingConnection) -> None:
         pending.close = wire.abort
-        if self._is_offline:  # a trial cuts this member off
+        if self._is_offline:  # a trial has cut this member off
             wire.abort()
             return
         claimed = ""
@@ -310,9 +311,9 @@ class MemberConnections(ServedConnections):
             self._admission.authenticated(pending)
             await self._serve(wire, link, greeting, dialled=False)
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            pass  # it has gone
+            pass  # the caller has disconnected
         except (ssl.SSLError, AntecedeError) as error:
-            # What a stranger does in the name of a member is not the member's doing.
+            # A stranger that claims a member's name must not count against the member.
             is_proven = wire.proof is not None or not self._security.is_on
             who = claimed if claimed and is_proven else f"someone at {source_of(wire.info('peername'))}"
             self._refused(who, error)
@@ -329,7 +330,7 @@ class MemberConnections(ServedConnections):
         await wire.write([reply])
 
     async def _read_greeting(self, wire: Wire, link: int | None = None) -> MemberGreeting | Inquiry:
-        """What the other says first. `link` is the one on which this process has called."""
+        """The first frame from the other side. `link` is the one on which this process has called."""
         greeting = decode(await wire.read())
         if isinstance(greeting, Gone) and link in self._core.links:
             self._on_gone(wire, link, greeting)
@@ -340,7 +341,7 @@ class MemberConnections(ServedConnections):
         return greeting
 
     def _on_gone(self, wire: Wire, link: int, answer: Gone) -> None:
-        """Nobody is at the other end of a link any more."""
+        """Handle the answer that no process is at the other end of a link any more."""
         name = self._core.partner_name(link)
         self._check_identity(wire, name)
         self._core.step(PartnerGone(link, answer, self._clock.now()))
@@ -351,11 +352,11 @@ class MemberConnections(ServedConnections):
     async def _accept_greeting(
         self, wire: Wire, greeting: MemberGreeting, called: MemberGreeting | None
     ) -> int:
-        """Validate a greeting, and return the link that it is for; or refuse it with the reason."""
+        """Validate a greeting and return its link, or refuse it with the reason."""
         if greeting.contact.name in self._cut_off:
             raise ConnectionResetError("it is cut off")
         try:
-            # Authentication comes first: a stranger learns nothing about the group.
+            # Authenticate first: a stranger learns nothing about the group.
             self._check_identity(wire, greeting.contact.name, greeting if called is None else None)
             if called is None and not greeting.you:
                 self._check_not_there(greeting)
@@ -378,11 +379,12 @@ class MemberConnections(ServedConnections):
         return link
 
     def is_revoked(self, name: str) -> bool:
-        """Whether a name is revoked, and all that proves it."""
+        """Whether a name, or anything that proves it, is revoked."""
         return self._security.is_revoked(name, "")
 
     def _check_proofs(self) -> None:
-        """Cut off whoever is revoked by now, or has shown what has expired since."""
+        """Disconnect partners that were revoked since they connected, or whose certificate or token has
+        expired."""
         self._security.refresh()
         for wire in list(self._wires.values()):
             if wire.proof is not None:
@@ -390,11 +392,12 @@ class MemberConnections(ServedConnections):
                     self._security.check(wire.proof)
                 except RemoteError as error:
                     self._refused(wire.proof.identity.name, error)
-                    wire.proof = None  # once is enough
+                    wire.proof = None  # reported once is enough
                     self._spawn(self._end(wire, str(error)))
 
     def decline(self, address: int, reason: str) -> None:
-        """Tell a newcomer why this member does not admit it. A phone is told with a packet of its own."""
+        """Tell a newcomer why this member does not admit it. A phone is told with a packet of its own
+        kind."""
         link, contact = self._core.find_link(self._core.address, address), self._core.greeted.get(address)
         if link in self._wires and contact is not None and not contact.is_phone:
             self._spawn(self._end(self._wires[link], reason))
@@ -406,11 +409,12 @@ class MemberConnections(ServedConnections):
         wire.abort()
 
     def _check_not_there(self, greeting: MemberGreeting) -> None:
-        """Whoever asks to be admitted must not be there already: two processes have one name, or the former
-        one of a member that has lost its store is not seen to be gone yet.
+        """Refuse a process that asks for admission under the name of a connected member: either two processes
+        have one name, or the previous process of a member that has lost its store is not yet detected as
+        down.
 
-        One process may be there twice. It was admitted, and its sponsor died before the welcome arrived: then
-        it asks again, and answers for its first attempt that nobody is there.
+        The same process may rightly appear twice: if its sponsor died before the welcome arrived, it asks
+        again, and answers for its first address that nobody is there.
         """
         core, contact = self._core, greeting.contact
         for stream, at in core.member.addresses.items() if core.members else ():
@@ -422,7 +426,7 @@ class MemberConnections(ServedConnections):
                 raise RemoteError(f"{contact.name} is a member already, and is connected")
 
     def _is_same_process(self, address: int, greeting: MemberGreeting) -> bool:
-        """Whether the process at an address, as it greeted last, is the one that greets now: the last opening
+        """Whether the process that greets now is the one that last greeted from an address: the last opening
         of its store is the same. Copies of a store are opened once each."""
         link = self._core.find_link(self._core.address, address)
         lineage = [] if link is None else self._core.partner_lineages.get(link, [])
@@ -435,7 +439,7 @@ class MemberConnections(ServedConnections):
             reason = describe(error)
             text = f"refused {who}: {reason}"
         self._counts["rejected tls" if isinstance(error, ssl.SSLError) else "rejected greeting"] += 1
-        # Whoever is refused tries again, so it is logged once a minute.
+        # A refused process retries, so its refusal is logged once a minute.
         key, now = (who, reason), time.monotonic()
         if now - self._logged.get(key, -_REPEAT_LOG_SECONDS) >= _REPEAT_LOG_SECONDS:
             if len(self._logged) >= _MAX_LOGGED:

@@ -1,7 +1,7 @@
 """Who a member is, at which address, and where it can be reached.
 
-An *address* is for one attempt to join. It is a hash of the member's name and a random nonce, which founders
-do not have. So whoever shows both proves the address, and nobody has to agree on a table of addresses.
+An *address* identifies one attempt to join. It is a hash of the member's name and a random nonce; founders
+have no nonce. Knowing both proves the address, so no table of addresses has to be agreed on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Contact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nonce: bytes = b""
     at: str = ""
     is_phone: bool = False
-    """Whether it is behind a super peer, and no member. An address is a phone's or a member's for good."""
+    """Whether it is a phone behind a super peer, not a member. An address never changes from one to the
+    other."""
 
     @property
     def address(self) -> int:
@@ -40,7 +41,7 @@ class Contact(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def label(self) -> str:
-        """What applications call this incarnation."""
+        """The application's name for this incarnation."""
         return f"{self.name}~{self.nonce[:4].hex()}" if self.nonce else self.name
 
 
@@ -50,7 +51,7 @@ encode_contact = msgspec.msgpack.Encoder().encode
 
 @functools.lru_cache(1 << 12)
 def decode_contact(data: bytes) -> Contact:
-    """A contact as somebody else has written it."""
+    """Decode a contact written by another process."""
     try:
         return validated(_decoder.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -58,8 +59,8 @@ def decode_contact(data: bytes) -> Contact:
 
 
 def contact_in(data: bytes) -> Contact | None:
-    """What a sponsor has written of whom it has admitted; None if it is no contact, for which it may be to
-    blame and nobody else."""
+    """Decode what a sponsor has written about the process it admitted; None if it is not a contact. Only the
+    sponsor may be to blame for that."""
     try:
         return decode_contact(data) if data else None
     except RemoteError:
@@ -67,7 +68,7 @@ def contact_in(data: bytes) -> Contact | None:
 
 
 def validated(contact: Contact) -> Contact:
-    """The same, if a correct member may have written it."""
+    """The contact, if a correct member may have written it; otherwise a `RemoteError`."""
     try:
         validate_name(contact.name)
         if contact.at:

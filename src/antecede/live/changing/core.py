@@ -1,12 +1,11 @@
-"""A member of a live group that changes, without clock, socket or disk: a `ChangingMember` and its links.
+"""A member of a dynamic live group, without clock, socket or disk: a `ChangingMember` and its links.
 
 It has the shape of `live/core.py`, so the same driver, links and iterations run it: `step`, `ready`,
-`advance`, and deliveries that are pulled. The member itself says what is stable and what is missing; here are
-its links, its log and its application.
+`advance`, and deliveries that are pulled. The member itself knows what is stable and what is missing; the
+core adds its links, its log and its application.
 
 A process has an address for each of its attempts to join, and a member at each; packets travel on a link
-between two addresses. One of the members is `member`, the current one; the others answer that nobody is
-there.
+between two addresses. One of these members is current (`member`); the others answer that nobody is there.
 """
 
 from __future__ import annotations
@@ -76,11 +75,11 @@ if TYPE_CHECKING:
 
 _DEPARTURES = ("leave", "remove", "disown")
 _MANY_MEMBERS = 1 << 63
-"""No bound of the ids of streams, nor of the certificates that a member may show."""
+"""Stream ids and the number of a member's certificates are not bounded."""
 
 
 class ChangingCore(DeliveringCore):
-    """The process of the member `name`. `kind` is the protocol's class for groups that change."""
+    """The process of the member `name`. `kind` is the protocol's class for dynamic groups."""
 
     is_phone_core = False
 
@@ -98,12 +97,12 @@ class ChangingCore(DeliveringCore):
         self.statements = self.receiver = self.sealing
         self.equivocators = LiarLinks(self)
         self.broadcasts = 0
-        """How many messages the application has broadcast, as all incarnations together."""
+        """How many messages the application has broadcast, over all incarnations."""
         self.last_broadcast = MessageId(-1, 0)
         self.changes: list[ViewChange] = []
-        """For the driver to take."""
+        """To be taken by the driver."""
         self._saved: set[int] = set()
-        """Of `replayed`, what the checkpoint that is being written makes unnecessary."""
+        """The part of `replayed` that becomes unnecessary with the checkpoint being written."""
         self._handlers = self._create_handlers()
 
     def _create_handlers(self) -> dict[type, Any]:
@@ -141,14 +140,14 @@ class ChangingCore(DeliveringCore):
         }
 
     def use_signatures(self, signatures: StreamSignatures) -> None:
-        """Sign what this process broadcasts, and accept only what others have signed."""
+        """Sign what this process broadcasts, and accept only signed messages from others."""
         self.signatures, self.size = signatures, _MANY_MEMBERS
         self.sealing.use(signatures)
 
-    # What a driver calls
+    # Called by a driver
 
     def step(self, event: Event) -> None:
-        """Something happened. A `RemoteError` leaves the member as it was."""
+        """Handle an event. A `RemoteError` leaves the member as it was."""
         handler = self._handlers.get(type(event))
         if handler is None:
             raise RemoteError(f"it sends a {type(event).__name__}, which groups that change do not have")
@@ -157,7 +156,7 @@ class ChangingCore(DeliveringCore):
             self.secrecy.note(event)
 
     def may_leave(self, now: int) -> bool:
-        """Whether this member, which wants to leave, may do so."""
+        """Whether this member may leave now, as it has been asked to."""
         owes_keys = self.secrecy is not None and self.secrecy.owes_keys
         return self.phase == Phase.MEMBER and self.member.may_leave() and not owes_keys
 
@@ -165,7 +164,7 @@ class ChangingCore(DeliveringCore):
         self._require_member()
         if self.secrecy is not None and about.seal is None:
             while self.delivers_own and self._has_own_copies and self.poll(now):
-                pass  # as in `_on_broadcast`, and before it is decided who can read it
+                pass  # as in `_on_broadcast`; must precede the choice of recipients
             about = self.secrecy.encrypting(about)
         self.step(Broadcast([self.wrap(body, now, about)], now, self.delivers_own))
         return self.last_broadcast
@@ -198,7 +197,7 @@ class ChangingCore(DeliveringCore):
     def ready(self, checkpoint: bool = False) -> Ready:
         batch = self._take_history(checkpoint)
         if self.is_traced or batch is not None:
-            self.log_polls(self.time)  # so that a replay gives all rows, and all of the history, so far
+            self.log_polls(self.time)  # so that a replay yields all rows and all of the history up to here
         if self.is_traced:
             self.trace_rows.forget_names()
         ready = Ready(
@@ -220,7 +219,7 @@ class ChangingCore(DeliveringCore):
             self._logged_polls = self.polls
             self.reported.clear()
             self._saved = self.replayed - ({self.address} if self.has_backfill else set())
-            self.sealing.take_unlogged(self.time)  # they are in it
+            self.sealing.take_unlogged(self.time)  # the checkpoint contains them
         self._records, self.packets, self.arrivals = [], {}, set()
         self._next_number += self.is_durable
         return ready
@@ -254,7 +253,7 @@ class ChangingCore(DeliveringCore):
         self._require_member()
         member = self.member
         while event.own and self._has_own_copies and self.poll(event.time):
-            pass  # what this member has brought back is before its new messages here, as everywhere
+            pass  # messages that this member has brought back precede its new ones, here and everywhere
         self._log(event)
         for payload in event.payloads:
             effects = member.broadcast(payload, event.time)
@@ -279,17 +278,18 @@ class ChangingCore(DeliveringCore):
         self._after(member)
 
     def give_own(self, delivery: Delivery) -> None:
-        """Deliver an own message to the application."""
+        """Deliver one of this member's own messages to the application."""
         self.application.add_own(delivery)
         self._numbers[self.application.delivered] = self._next_number
 
     @property
     def _has_own_copies(self) -> bool:
-        """Whether this member has brought back messages that are not delivered here yet."""
+        """Whether messages that this member has brought back are not delivered here yet."""
         return bool(self.member.undelivered)
 
     def _take_history(self, checkpoint: bool) -> HistoryBatch | None:
-        """What is to be written before the journal; durably, if that forgets what it follows from."""
+        """What is to be written before the journal; made durable if the checkpoint discards the records
+        behind it."""
         if not self.members:
             return None
         batch = self.history.take_batch(self.is_durable and (checkpoint or self._syncs_history))
@@ -301,7 +301,7 @@ class ChangingCore(DeliveringCore):
     def _on_packet(self, event: PacketReceived) -> None:
         link, number, now = event.link, event.number, event.time
         if link not in self.links:
-            return  # it has ended with a packet before this one
+            return  # the link was dropped because of a previous packet
         before = self.received[link]
         if number != before + 1:
             if number <= before:
@@ -316,11 +316,12 @@ class ChangingCore(DeliveringCore):
         try:
             self.check_packet(link, packet, now)
         except RevokedKeyError:
-            # Whoever passes it on has accepted it before it knew. It is recorded without its messages.
+            # The member that forwards it accepted it before it could know. Record the packet without its
+            # messages.
             self.step(PacketReceived(link, number, skip(value), now))
             return
         if self.lacks_state(link, packet):
-            self.step(Abandoned(self.links[link][0], now))  # so the answer is that nobody is there
+            self.step(Abandoned(self.links[link][0], now))  # so greetings are answered that nobody is there
         self._log(event)
         self._note_request(link, packet)
         self._note_packet(link, number, value)
@@ -342,7 +343,7 @@ class ChangingCore(DeliveringCore):
         try:
             effects = member.receive(theirs, packet, now)
         except RemoteError as error:
-            self.rejected[link] = str(error)  # in the log as well: it may have had a part of its effect
+            self.rejected[link] = str(error)  # logged as well: part of the packet may have taken effect
             effects = Effects()
         if member.phase == Phase.MEMBER and not was_member:
             self._on_admitted(member, now)
@@ -369,7 +370,7 @@ class ChangingCore(DeliveringCore):
             self.durably_received[link], self.durable_chain[link] = number, value
 
     def check_packet(self, link: int, packet: Packet, now: int) -> None:
-        """Raise a `RemoteError` if who is at the other end may not send that."""
+        """Raise a `RemoteError` if the other end may not send this packet."""
         if packet.since > self.speaks:
             raise RemoteError(
                 f"it sends a {type(packet).__name__} of version {packet.since} of the wire format, "
@@ -397,7 +398,7 @@ class ChangingCore(DeliveringCore):
     def _on_partner_met(self, event: PartnerMet) -> None:
         self._log(event)
         self.partner_lineages[event.link] = event.lineage
-        self.void.discard(event.link)  # somebody is there after all
+        self.void.discard(event.link)  # a process answers there after all
         mine, theirs = self.links[event.link]
         self._carry_out(mine, self.members[mine].meet(theirs, event.version))
 
@@ -415,12 +416,12 @@ class ChangingCore(DeliveringCore):
         self._log(event)
         self.secrecy.begin(event)
 
-    # What every event leaves
+    # After every event
 
     def _after(self, member: ChangingMember) -> None:
-        """There is a link to every member of the view, and changes are noted."""
+        """Open links to all members of the view, and record its changes."""
         changes = member.take_changes()
-        if changes or member.phase == Phase.LEAVING:  # which learns of members that it never knew
+        if changes or member.phase == Phase.LEAVING:  # which may learn of members it never knew
             self.link_to_view(member)
             self.touched.update(self.received)
         if member.me == self.address:

@@ -1,7 +1,7 @@
-"""Deliveries of a process whose group changes, and its log.
+"""Deliveries of a process in a dynamic group, and its log.
 
-Unlike with a fixed list, a delivery may send something: whoever delivers a removal reports what it holds.
-Then the poll is logged at once, and its message is given to the application when that is durable.
+Unlike with a fixed list of members, a delivery may send packets: delivering a removal sends a report of what
+is held. Such a poll is logged at once, and its message is yielded when the record is durable.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NOT_IN_GROUP = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
 
 class DeliveringCore(BackfillCore):
-    """Records go to the log in batches, each a `Ready`; a message is given to the application when all that
-    it follows from is durable."""
+    """Records are logged in batches, one per `Ready`. A message is yielded when everything it depends on is
+    durable."""
 
     has_phones = False
-    """Whether messages may be of phones. Then applications are told no causes: phones have bits instead."""
+    """Whether the group may have phones. Then applications see no causes: phones exchange bits instead."""
 
     secrecy: Secrecy | None = None
-    """Of a group that is encrypted from end to end."""
+    """Set in a group that is encrypted end to end."""
 
     def __init__(self, kind: type[ChangingMember], name: str, durable: bool, traced: bool) -> None:
         super().__init__(kind, name)
@@ -46,25 +46,25 @@ class DeliveringCore(BackfillCore):
         self.trace = TraceBuffer(0 if durable else sys.maxsize)
         self.trace_rows = TraceRows(self, self.trace)
         self.time = self.polls = 0
-        """The last time in the log; how often a delivery was asked for, and that changed anything."""
+        """The last time in the log, and the number of polls that changed anything."""
         self.invalid: list[str] = []
-        """What was wrong with messages that were not given to the application; for the driver to take."""
+        """Why messages were not yielded to the application; to be taken by the driver."""
         self.reports = ReportSchedule()
         self.on_idle: Callable[[], None] | None = None
-        """Called when somebody is to be admitted and the application asks for its next message."""
+        """Called when a process is to be admitted and the application asks for its next message."""
         self._records: list[LogRecord] = []
         self._logged_polls = 0
         self._next_number, self._persisted = int(durable), 0
         self._arrived: dict[MessageId, int] = {}
-        """For messages that are not delivered: the number of the `Ready` that makes their packet durable."""
+        """For undelivered messages: the number of the `Ready` that makes their packet durable."""
         self._unblocking_number = 0
-        """The same for whatever else may have unblocked held messages."""
+        """The same for anything else that may have unblocked held messages."""
 
     def next_delivery(self, now: int, acks: bool) -> Delivery | None:
-        """The application asks for a message: the one in flight again, unless this `acks` it.
+        """The application asks for a message: the one in flight again, unless this call `acks` it.
 
-        None if there is none that would be delivered again after a crash, and while somebody is to be
-        admitted first.
+        None if there is no message that a replay after a crash would deliver again, and while a process is to
+        be admitted first.
         """
         queue = self.application
         if acks:
@@ -97,12 +97,12 @@ class DeliveringCore(BackfillCore):
         return self.secrecy is not None and self.secrecy.readability(delivery) is Readability.WAIT
 
     def _next(self, now: int) -> Delivery | None:
-        """What is to be given to the application next, if that may be given now."""
+        """The next message for the application, if it may be yielded now."""
         queue = self.application
         if not queue.attempts and self.phase in _NOT_IN_GROUP:
-            return None  # this process is about to be another member
+            return None  # this process is about to become another member
         if self.takes_snapshot:
-            return None  # which must not have a part of what follows
+            return None  # the snapshot must not contain part of what follows
         if not queue.unacked:
             if self.on_idle is not None and self.may_sponsor:
                 self.on_idle()
@@ -116,14 +116,14 @@ class DeliveringCore(BackfillCore):
         return queue.unacked[0]
 
     def _deliver_one(self, now: int) -> bool:
-        """Until there is a message for the application, or nothing more."""
+        """Deliver until there is a message for the application, or nothing more is deliverable."""
         while not self.application.unacked:
             if not self.poll(now):
                 return False
         return True
 
     def poll(self, now: int) -> bool:
-        """Ask the member for a delivery; whether that has changed anything."""
+        """Ask the member for a delivery; returns whether anything has changed."""
         if self.phase != Phase.MEMBER:
             return False
         if self.has_backfill:
@@ -134,7 +134,7 @@ class DeliveringCore(BackfillCore):
         try:
             delivery = member.deliver(now)
         except RemoteError as error:
-            # Its content is none: it counts as delivered, here and at everyone.
+            # Its content is invalid: every member counts it as delivered and skips it.
             self.invalid.append(str(error))
             delivery = None
         if delivery is None and member.deliveries == before and len(member.undelivered) == count:
@@ -154,7 +154,7 @@ class DeliveringCore(BackfillCore):
         return True
 
     def _deliver_backfill(self) -> None:
-        """A message of the past, which the welcome has made durable."""
+        """Deliver a message of the backfill, which the welcome has made durable."""
         self.polls += 1
         queue, delivery = self.application, self.take_backfill()
         if not self.has_phones:
@@ -165,10 +165,10 @@ class DeliveringCore(BackfillCore):
             self.secrecy.observe(delivery)
 
     def _take_arrived(self, message: MessageId) -> int:
-        """The number of the `Ready` that makes a message durable, or one that is not less."""
+        """The number of the `Ready` that makes a message durable, or a later one."""
         if message in self._arrived:
             return self._arrived.pop(message)
-        # A message of another super peer's phone has come under another id.
+        # A message of another super peer's phone arrived under another id.
         return max(self._arrived.values(), default=0) if message.origin >= PHONE_ORIGINS else 0
 
     def _deliver(self, delivery: Delivery, number: int, now: int) -> None:
@@ -181,7 +181,7 @@ class DeliveringCore(BackfillCore):
             order, is_copy = self.member.order, delivery.message in self.member.originals
             named = causes_of(delivery, is_copy, order.carries_immediate_dependencies)
             follow(self.causes, delivery.message, named)
-            if len(self.causes) > 2 * len(order.delivered):  # one that broadcasts nothing forgets nothing
+            if len(self.causes) > 2 * len(order.delivered):  # nothing was broadcast for a while
                 self.causes = {peer: seq for peer, seq in self.causes.items() if peer in order.delivered}
         if named is not delivery.causes:
             delivery = Delivery(delivery.message, delivery.payload, named)
@@ -215,7 +215,7 @@ class DeliveringCore(BackfillCore):
         self.time = max(self.time, record.time)
 
     def log_polls(self, now: int) -> None:
-        """Record how often a delivery was asked for, if that has changed: what happens next depends on it."""
+        """Record the number of polls, if it has changed: replay depends on it."""
         if self.is_durable and not self.is_replaying and self.polls != self._logged_polls:
             self._records.append(Delivered(self.polls, now))
         self._logged_polls = self.polls
@@ -224,5 +224,5 @@ class DeliveringCore(BackfillCore):
         self.polls = self._logged_polls = polls
 
     def log_deliveries(self, now: int) -> None:
-        """As the driver of a fixed list calls it: make rows of the trace durable."""
+        """Make rows of the trace durable; the driver calls it as with a fixed list."""
         self.log_polls(now)

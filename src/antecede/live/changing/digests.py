@@ -1,13 +1,13 @@
-"""How members of a group that changes notice that they have different messages under one id.
+"""How members of a dynamic group detect that they hold different messages under one id.
 
-Each member tells one other, in turn, the chain value of the last message that it has of each stream, as it
-was a while ago, so that the other has it too. Chain values cover all that came before: if two members have
-ever accepted different messages, their values differ from there on, or the origin has contradicted itself in
-what a single member has. Who finds that a value differs shows what the origin has signed; who has another
-statement on that message has the proof, and shows it to all.
+Each member sends one other member, in turn, the chain value of the last message that it has of each stream,
+as of one interval ago, so that the receiver has the message too. Chain values cover everything before: if two
+members have ever accepted different messages, their values differ from there on, or the origin has
+contradicted itself within what a single member has. A member that sees a different value sends what the
+origin has signed; a member that has another statement on that message has the proof, and sends it to all.
 
-It costs one frame a second, of some 25 bytes for each stream of which there is something new. It is no part
-of the log, and changes nothing but what is known of liars.
+This costs one frame a second, of some 25 bytes for each stream with new messages. It is not logged, and
+changes only the set of known liars.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ Digests = dict[Stream, tuple[int, bytes]]
 
 
 class StreamDigests(msgspec.Struct, frozen=True, array_like=True, tag=61):
-    """By stream: the number of a message, and the beginning of its chain value."""
+    """By stream: the sequence number of a message, and the beginning of its chain value."""
 
     digests: Digests
 
 
 class DigestExchange:
-    """What one process tells others, and compares. Times are seconds of a monotonic clock."""
+    """The digests that one process sends and compares. Times are seconds of a monotonic clock."""
 
     def __init__(self, core: ChangingCore) -> None:
         self._core = core
         self._before: Digests = {}
-        """As it was one interval ago."""
+        """The digests of one interval ago."""
         self._sent: dict[int, Digests] = {}
-        """By link, on the present connection."""
+        """By link: the digests sent on the present connection."""
         self._shown: dict[int, set[Stream]] = {}
-        """By link, the streams of which the proof was shown since its last turn."""
+        """By link: the streams whose proof was sent since its last turn."""
         self._due_at = 0.0
         self._turn = 0
 
     def open(self, link: int) -> None:
-        """A connection begins."""
+        """A connection is established."""
         self._sent[link], self._shown[link] = {}, set()
 
     def close(self, link: int) -> None:
@@ -73,7 +73,7 @@ class DigestExchange:
             if links:
                 self._turn += 1
                 link = sorted(links)[self._turn % len(links)]
-                self._shown[link] = set()  # it may not have known the stream when it was shown
+                self._shown[link] = set()  # it may not have known the stream at the time
                 sent = self._sent.setdefault(link, {})
                 new = {stream: each for stream, each in before.items() if sent.get(stream) != each}
                 self._sent[link] = before
@@ -87,7 +87,7 @@ class DigestExchange:
         return frames
 
     def _current(self) -> Digests:
-        """Not of this process's own streams: what is not durable may be undone by a crash."""
+        """Excludes this process's own streams: a crash may undo what is not durable."""
         own = {member.stream for member in self._core.members.values()}
         return {
             stream: (each.last, each.value[:_DIGEST_BYTES])
@@ -96,7 +96,7 @@ class DigestExchange:
         }
 
     def compare(self, link: int, frame: StreamDigests) -> list[Evidence]:
-        """What a member has; what to show it."""
+        """Compare another member's digests; returns the evidence to send it."""
         if len(frame.digests) > _MAX_DIGESTS:
             raise RemoteError(f"{len(frame.digests)} digests; {_MAX_DIGESTS} at most")
         if not self._core.sealing.is_on:

@@ -1,6 +1,7 @@
-"""End-to-end encryption, as a group drives it: what is broadcast about keys, and what newcomers are told.
+"""End-to-end encryption, as a group drives it: which messages about keys it broadcasts, and what newcomers
+get.
 
-What a newcomer is told of the group's readers goes before the application's state, in the same bytes.
+A newcomer receives the group's readers and the application's state in one byte string, the readers first.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError, RemoteError
 
 _PATIENCE = 3.0
-"""Seconds that a broadcast waits for the keys of members that have just come."""
+"""Seconds that a broadcast waits for the keys of members that have just joined."""
 
 
 class Encryption:
-    """Of one process. Nothing of it happens unless the group is encrypted."""
+    """The encryption of one process. It does nothing unless the group is encrypted."""
 
     def __init__(self, core: ChangingCore, settings: Settings, security: Security) -> None:
         self._core = core
@@ -46,7 +47,7 @@ class Encryption:
     # States
 
     def with_offer(self, snapshot: Snapshot | None) -> Snapshot | None:
-        """The application's snapshot, if it has one, after what newcomers are told."""
+        """The application's snapshot, if it has one, prefixed with the offer of keys for newcomers."""
         secrecy = self._core.secrecy
         if secrecy is None:
             return snapshot
@@ -65,7 +66,7 @@ class Encryption:
         return take
 
     def take_offer(self, state: bytes | Iterator[bytes] | None, now: int) -> bytes | Iterator[bytes] | None:
-        """Learn what the contact tells of the group's readers, and return the application's state."""
+        """Take the contact's offer of the group's readers, and return the application's state."""
         if not self.is_on:
             return state
         if state is None:
@@ -84,7 +85,7 @@ class Encryption:
     # Messages about keys
 
     def speak(self, now: Callable[[], int]) -> bool:
-        """Broadcast what is to be said about keys; whether there was anything."""
+        """Broadcast pending messages about keys; returns whether there were any."""
         core, secrecy = self._core, self._core.secrecy
         if secrecy is None or core.phase != Phase.MEMBER or not core.is_started or core.brings_back:
             return False
@@ -98,8 +99,8 @@ class Encryption:
     async def wait(
         self, now: Callable[[], int], changed: Callable[[], Awaitable[None]], timeout: float | None
     ) -> None:
-        """Give members that have just come a moment to announce their keys. Who does not is given those of
-        this one later, if that is there then."""
+        """Give members that have just joined a moment to announce their keys. A member that does not do so
+        receives this member's key later, if this member is still connected then."""
         core, secrecy = self._core, self._core.secrecy
         self.speak(now)
         if secrecy is None or not secrecy.has_keys or secrecy.silent <= self._waited_for:
@@ -107,7 +108,8 @@ class Encryption:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE if timeout is None else min(timeout, _PATIENCE)):
                 while not secrecy.silent <= self._waited_for:
-                    # What is waited for are deliveries, so they go on, perhaps in the middle of a message.
+                    # The awaited announcements are deliveries, so polling continues, perhaps within the
+                    # handling of a message.
                     while core.is_started and core.poll(now()):
                         pass
                     self.speak(now)
@@ -120,7 +122,7 @@ class Encryption:
         return bool(payloads)
 
     def report(self, problems: Problems, notify: Callable[[Any, str, str], None]) -> None:
-        """Tell of messages that cannot be read."""
+        """Report messages that cannot be read."""
         secrecy = self._core.secrecy
         if secrecy is None:
             return
@@ -132,7 +134,8 @@ class Encryption:
 
 
 def received_snapshot(core: ChangingCore) -> bytes | Iterator[bytes] | None:
-    """What the application of a new member starts with, as its contact gave it: as bytes, or in parts."""
+    """The state that a new member's application starts with, as its contact sent it: as bytes, or in
+    parts."""
     state = core.received_state
     if state is None:
         return core.snapshot
@@ -149,7 +152,7 @@ async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 
 
 def _split(parts: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """What a contact tells of the readers, and the state after it."""
+    """Split off the contact's offer of readers from the state after it."""
     data = _at_least(OFFER_PREFIX, b"", parts)
     end = OFFER_PREFIX + offer_length(data[:OFFER_PREFIX])
     data = _at_least(end, data, parts)
@@ -159,7 +162,7 @@ def _split(parts: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def _at_least(length: int, data: bytes, parts: Iterable[bytes]) -> bytes:
-    """As many parts as have this length together."""
+    """The data, extended by parts until it has at least this length, if there are enough."""
     while len(data) < length:
         part = next(iter(parts), None)
         if part is None:

@@ -1,4 +1,4 @@
-"""What else can happen to a member whose group changes; all of it is in the log (`live/events.py`)."""
+"""Further events of a member in a dynamic group; all of them are logged (`live/events.py`)."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from antecede.live.changing.snapshots import SnapshotTransfer
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
-    """The answer to a greeting on a link that its receiver has dropped, or at an address that it has given
+    """The answer to a greeting on a link that the receiver has dropped, or at an address that it has given
     up."""
 
     is_forgotten: bool = False
-    """Whether the receiver has forgotten the sender: every member had all of its messages, or it was never
-    one."""
+    """Whether the receiver has forgotten the sender: every member had all of its messages, or it was never a
+    member."""
     stream: int = -1
     cut: int = -1
-    """The sender's stream and where it ends, if it was removed."""
+    """The sender's stream and its last message, if the sender was removed."""
     view: dict[int, int] = {}
-    """If the receiver was called at a former address: the members that it knows as what it is now, and
-    their addresses."""
+    """If the receiver was called at a former address: the members that it knows in its current incarnation,
+    and their addresses."""
     contacts: dict[int, bytes] = {}
-    """Of these members."""
+    """The same members' addresses."""
 
 
 class Founded(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
-    """The group begins with these members, in the order of their names; this one is among them."""
+    """The group begins with these members, sorted by name, including this one."""
 
     founders: list[Contact]
     time: int
     forwards: bool = False
-    """Whether this member forwards to those that it admits. Earlier versions did not, and a replay must give
-    the same packets."""
+    """Whether this member forwards messages to those that it admits. Earlier versions did not, and a replay
+    must produce the same packets."""
 
 
 class AttemptBegun(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
@@ -45,15 +45,14 @@ class AttemptBegun(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=Fals
 
 
 class Abandoned(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
-    """This process gives up an attempt to join: it is welcomed there to a state that it does not have any
-    more."""
+    """This process gives up an attempt to join: it is welcomed to a state that it no longer has."""
 
     address: int
     time: int
 
 
 class LinkOpened(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
-    """Somebody has greeted at one of this process's addresses, for the first time or from another place."""
+    """A process has greeted at one of this process's addresses, for the first time or from another place."""
 
     mine: int
     contact: Contact
@@ -61,12 +60,12 @@ class LinkOpened(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False)
 
 
 class JoinAsked(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
-    """This process asks the member at the other end of a link to be admitted."""
+    """This process asks the member at the other end of a link for admission."""
 
     link: int
     time: int
     history: bool = False
-    """Whether it wants the messages that are retained, instead of a snapshot."""
+    """Whether it wants the retained messages instead of a snapshot."""
 
 
 class Sponsored(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
@@ -76,11 +75,11 @@ class Sponsored(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     snapshot: bytes | None
     time: int
     state: bytes = b""
-    """Instead, a `WelcomeState`, if the newcomer has fetched most of it."""
+    """Instead, a `WelcomeState`, if the newcomer has already fetched most of it."""
 
 
 class TransferBegun(msgspec.Struct, frozen=True, array_like=True, tag=44, gc=False):
-    """This member has a state in files for a process that asks to be admitted, which fetches it first."""
+    """This member has prepared a state in files for a newcomer, which fetches it before it is admitted."""
 
     address: int
     transfer: SnapshotTransfer
@@ -88,20 +87,20 @@ class TransferBegun(msgspec.Struct, frozen=True, array_like=True, tag=44, gc=Fal
 
 
 class Declined(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
-    """This member does not admit a process that has asked it."""
+    """This member declines a process's request for admission."""
 
     address: int
     time: int
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
-    """The application of a new member has taken its sponsor's snapshot."""
+    """The application of a new member has restored its sponsor's snapshot."""
 
     time: int
 
 
 class Reported(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
-    """This member reports its progress, and asks for what it lacks."""
+    """This member reports its progress, and requests the messages it is missing."""
 
     time: int
     asks: bool = False
@@ -109,20 +108,20 @@ class Reported(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
 
 
 class LeaveAsked(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
-    """The application leaves the group."""
+    """The application asks to leave the group."""
 
     time: int
 
 
 class RemoveAsked(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
-    """A member is removed by this one."""
+    """This member removes another one."""
 
     stream: int
     time: int
 
 
 class RoutesChanged(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
-    """Where members forward messages: these seem to be down, and these are there after all."""
+    """Where members forward messages: avoid these suspected members, and use these trusted ones again."""
 
     suspected: list[int]
     trusted: list[int]
@@ -137,15 +136,15 @@ class MoveAsked(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
 
 
 class SuperPeersLost(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
-    """This phone cannot reach the super peers at these addresses: if it relies on one, it ends here, and
-    returns as another one with its backlog."""
+    """This phone cannot reach the super peers at these addresses. If it relies on one of them, its
+    incarnation ends here, and it returns as another one with its backlog."""
 
     addresses: list[int]
     time: int
 
 
 class PartnerGone(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
-    """The process at the other end of a link says that it is no end of it any more."""
+    """The process at the other end of a link says that it no longer has this link."""
 
     link: int
     answer: Gone
@@ -153,7 +152,7 @@ class PartnerGone(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
-    """Links to strangers, and former addresses of this process, of which nothing is needed any more."""
+    """Links to strangers, and former addresses of this process, that are no longer needed."""
 
     links: list[int]
     addresses: list[int]
@@ -168,20 +167,20 @@ class Expelled(msgspec.Struct, frozen=True, array_like=True, tag=42, gc=False):
 
 
 class StabilityTold(msgspec.Struct, frozen=True, array_like=True, tag=43, gc=False):
-    """This super peer tells its phones what is stable."""
+    """This super peer announces to its phones what is stable."""
 
     time: int
 
 
 class Aged(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
-    """What is remembered for a while, and was remembered the last time already, is forgotten."""
+    """Entries that were already remembered at the last such event are forgotten."""
 
     time: int
 
 
 class Signed(msgspec.Struct, frozen=True, array_like=True, tag=60, gc=False):
-    """Only in the log: this process's signature on a message that follows from a later record. Its key may be
-    another one when that is repeated."""
+    """Only in the log: this process's signature on a message that a later record produces. By the time of a
+    replay its key may have changed."""
 
     stream: int
     seq: int
@@ -190,23 +189,24 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, tag=60, gc=False):
 
 
 class ReadingKeyMade(msgspec.Struct, frozen=True, array_like=True, tag=61, gc=False):
-    """Of an encrypted group: this process has keys to read with, which follow from this."""
+    """In an encrypted group: this process has reading keys, which derive from this record."""
 
     seed: bytes
     time: int
 
 
 class ReadingBegun(msgspec.Struct, frozen=True, array_like=True, tag=62, gc=False):
-    """Of an encrypted group: this process was admitted, and its contact offers these keys."""
+    """In an encrypted group: this process was admitted, and its contact offers these keys."""
 
     offer: bytes
-    """An `Offer`, encoded; empty with the history."""
+    """An encoded `Offer`; empty with the history."""
     has_history: bool
     time: int
 
 
 class InGroup(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
-    """Only in the log of a process that may be in several groups: what follows happens in this one."""
+    """Only in the log of a process that may be in several groups: the group to which the following records
+    belong."""
 
     group: str
     time: int

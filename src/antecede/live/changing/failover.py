@@ -1,8 +1,8 @@
 """When a phone turns to another super peer, without I/O.
 
 A phone that cannot reach its super peer for a while calls the others, and asks the first that answers for a
-slot. If its own can be reached again it moves, without a gap and without a snapshot. If not, it gives up what
-it has there, and returns at the other with a snapshot and its backlog.
+slot. If its own super peer becomes reachable again, the phone moves without a gap and without a snapshot.
+Otherwise it gives up its old slot, and returns at the other super peer with a snapshot and its backlog.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from antecede.live.changing.phone import PhoneCore
 from antecede.membership.state import Phase
 
 PATIENCE = 2_000_000_000
-"""How long a super peer may be out of reach, in nanoseconds, before others are called; as long again, before
-the phone gives up what it has there."""
+"""How long a super peer may be unreachable, in nanoseconds, before others are called; after the same time
+again, the phone gives up its slot there."""
 
 
 class Failover:
-    """What one phone does about super peers that are out of reach."""
+    """How one phone handles unreachable super peers."""
 
     def __init__(self, core: PhoneCore) -> None:
         self._core = core
@@ -27,11 +27,11 @@ class Failover:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether what is broadcast now would have to wait for a super peer that is out of reach."""
+        """Whether a broadcast would have to wait for an unreachable super peer."""
         return self._core.hub < 0 or self._core.hub in self._since
 
     def check(self, connected: set[int], now: int) -> MoveAsked | SuperPeersLost | None:
-        """What to do, given the addresses to which there is a connection from the current one."""
+        """The event to handle next, if any, given the addresses connected to the current one."""
         core = self._core
         relied_on, hub = core.relied_on, core.hub
         self._since = {each: self._since.get(each, now) for each in relied_on - connected}

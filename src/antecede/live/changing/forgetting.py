@@ -1,14 +1,15 @@
-"""What a process need not know any more: links, addresses of its own, and what it remembers for a while.
+"""What a process may forget: links, addresses of its own, and records that are remembered for a limited time.
 
-A link goes when the stream at its other end is forgotten. That follows from the log, so a replay does the
-same. Who has left may not know yet that everybody has all of its messages; when it calls, it is answered
-that it is forgotten (`Gone`), which lets it go. Links to strangers, who have asked or called and were never
-in the view, go when they are silent for a while. Former addresses of this process go when it is a
-member again; whoever still takes one of them for a member's is told that nobody is there, and removes it.
+A link is dropped when the stream at its other end is forgotten. That follows from the log, so a replay does
+the same. A member that has left may not know yet that everybody has all of its messages; when it calls, it is
+answered that it is forgotten (`Gone`), and can drop the link, too. Links to strangers, which have asked or
+called and were never in the view, are dropped when they have been silent for a while. Former addresses of
+this process are dropped once it is a member again; a process that still takes one of them for a member's is
+told that nobody is there, and removes it.
 
-Where removed members' streams ended, and the ids of messages that were brought back, are remembered for at
-least one *age*, as long as the group's policy says, and at most two: what was there when the last age began
-goes when this one ends.
+The ends of removed members' streams and the ids of messages that were brought back are remembered for at
+least one *age*, as long as the group's policy says, and at most two: entries that existed when the last age
+began are forgotten when this one ends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import NO_EFFECTS, Effects
 
 IDLE = 60_000_000_000
-"""For how long a link to a stranger is kept without a packet, in nanoseconds."""
+"""How long a link to a stranger is kept without a packet, in nanoseconds."""
 
 
 class ForgettingCore(MembershipCore):
@@ -32,19 +33,19 @@ class ForgettingCore(MembershipCore):
     def __init__(self, kind: type[ChangingMember], name: str) -> None:
         super().__init__(kind, name)
         self.aged_at = 0
-        """When the present age began."""
+        """When the current age began."""
         self.old_tombstones: set[Stream] = set()
         self.old_originals: set[MessageId] = set()
-        """What was remembered then."""
+        """What was remembered at that time."""
         self._idle_since: dict[int, tuple[int, int]] = {}
         """For links to strangers and at former addresses: how many packets there were, and since when."""
         self.forgets = 0
-        """How many streams the current member had forgotten when its links were last looked at."""
+        """How many streams the current member had forgotten when its links were last checked."""
 
-    # Streams that are forgotten
+    # Forgotten streams
 
     def drop_links_of_forgotten(self, member: ChangingMember) -> None:
-        """The current member may have forgotten streams; their links go with them."""
+        """Drop the links of streams that the current member has forgotten."""
         if member.forgets == self.forgets:
             return
         self.forgets = member.forgets
@@ -54,8 +55,8 @@ class ForgettingCore(MembershipCore):
                 self.drop_link(link)
 
     def answer_of(self, mine: int, contact: Contact, has_met: bool) -> Gone | None:
-        """What to tell a process that greets and to which there is no link, if not that there is one now.
-        `has_met` says whether it remembers a packet, in either direction."""
+        """The answer to a greeting for which there is no link, if none is to be created. `has_met` says
+        whether the caller remembers a packet, in either direction."""
         member = self.members.get(mine)
         if member is None:
             current = self.member
@@ -84,7 +85,7 @@ class ForgettingCore(MembershipCore):
     # Strangers, and former addresses
 
     def tidy(self, now: int, forget_after: int) -> None:
-        """Now and then: forget what is not needed. Times are in nanoseconds."""
+        """Periodically forget what is not needed. Times are in nanoseconds."""
         if not self.members:
             return
         links = [link for link in self.strangers if self._is_idle(link, now) and self._is_spare(link)]
@@ -103,8 +104,8 @@ class ForgettingCore(MembershipCore):
         return packets == before and now - since >= IDLE
 
     def _is_spare(self, link: int) -> bool:
-        """Whether a stranger's link may go: not one of a process that is to be admitted, or of a member whose
-        admission is still on its way here."""
+        """Whether a stranger's link may be dropped: not that of a process that is to be admitted, or of a
+        member whose admission is still on its way here."""
         mine, theirs = self.links[link]
         member = self.member
         if mine != self.address or member.phase != Phase.MEMBER or theirs in member.requests:
@@ -118,17 +119,17 @@ class ForgettingCore(MembershipCore):
         return bool(member.progress.pending.keys() - member.order.delivered.keys())
 
     def _is_former(self, address: int, now: int) -> bool:
-        """Whether nothing is to be said any more at an address where this process was a member, or has given
-        up to become one."""
+        """Whether an address, where this process was a member or has given up becoming one, needs no more
+        packets."""
         member, is_member = self.members[address], self.phase == Phase.MEMBER
         if address == self.address or member.phase not in (Phase.ENDED, Phase.REMOVED):
             return False
         if member.stream >= 0 and not is_member:
             return False
         if member.phase == Phase.REMOVED:
-            return True  # what it had is brought back
+            return True  # its messages were brought back
         if is_member and member.stream < 0 and address in self.member.stream_at:
-            return False  # it was admitted after all, and says that nobody is there
+            return False  # it was admitted there after all, and must answer that nobody is there
         links = [link for link, (mine, _) in self.links.items() if mine == address]
         return all(
             not (self.outboxes[link].packets or link in self.packets) or self._is_idle(link, now)
@@ -158,8 +159,9 @@ class ForgettingCore(MembershipCore):
 
 
 def _has_forgotten(member: ChangingMember, contact: Contact) -> bool:
-    """Whether this is a founder that a member, or a former one, has forgotten. All know of the founders from
-    the start, and who joins is told of those that are not forgotten; of others one may not have heard yet."""
+    """Whether a member, or a former one, has forgotten this founder. All members know the founders from the
+    start, and newcomers learn of those that are not forgotten; for a later member, ignorance proves
+    nothing."""
     if contact.nonce or member.stream < 0 or contact.address in member.stream_at:
         return False
     known = map(contact_in, member.contacts.values())
@@ -167,7 +169,7 @@ def _has_forgotten(member: ChangingMember, contact: Contact) -> bool:
 
 
 def _take_answer(member: ChangingMember, address: int, answer: Gone, now: int) -> Effects:
-    """What follows for a member, or a former one, from an answer that came from this address."""
+    """What follows for a member, or a former one, from an answer sent from this address."""
     if answer.is_forgotten:
         return member.be_forgotten(None)
     if answer.cut >= 0:

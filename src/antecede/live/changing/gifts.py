@@ -1,4 +1,4 @@
-"""Which keys a reader of an encrypted group gives to others."""
+"""Which keys a reader of an encrypted group gives to other readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from antecede.live.changing.chains import Chains
 from antecede.live.changing.secret_messages import ChainLink, Epoch, EpochId, ReaderId, SecrecyState
 
 Gift = dict[tuple[ReaderId, EpochId], ChainLink | None]
-"""By sender and epoch; None for what is not here, or not for the receiver."""
+"""By sender and epoch; None for a key that is unknown here, or that the receiver may not have."""
 
 
 def collect_gifts(
@@ -18,7 +18,8 @@ def collect_gifts(
     is_active: Callable[[ReaderId], bool],
     is_owed: Callable[[ReaderId, Epoch | None], bool],
 ) -> dict[ReaderId, Gift]:
-    """What is due, and here; what is still owed to this reader itself is passed on later."""
+    """The keys that are due and known here. Keys that this reader is still waiting for itself are passed on
+    later."""
     found: dict[ReaderId, Gift] = {}
     for due in state.due:
         epoch = chains.find(due.sender, due.epoch)
@@ -34,6 +35,6 @@ def collect_gifts(
             for address, index in epoch.owed.items():
                 if address in places:
                     gift, link = found.setdefault(places[address], {}), chains.link(epoch_id, epoch, index)
-                    if gift.get((me, epoch_id)) is None:  # else it is due from its beginning on
+                    if gift.get((me, epoch_id)) is None:  # otherwise the whole epoch is due already
                         gift[me, epoch_id] = link
     return {to: gift for to, gift in found.items() if to in state.readers}

@@ -1,8 +1,8 @@
-"""What two processes of a changing group say when they meet, without I/O.
+"""The first frames between two processes of a dynamic group, without I/O.
 
 A greeting says who calls, from which address and for which; 0 if the caller knows only where the other
 listens. The rest is as with a fixed list (`transport/greeter.py`): lineages and chain values tell whether
-both remember the same of their link.
+both ends remember the same link.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
 NOT_A_MEMBER = "is not a member"
-"""Why somebody admits nobody yet; it may soon."""
+"""Why a process admits nobody yet; it may do so soon."""
 
 
 class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Who speaks, to which address, and how far their link is."""
+    """Who sends it, to which address, and the state of their link."""
 
     versions: list[int]
-    """Of the wire format: all that its sender speaks."""
+    """All versions of the wire format that the sender speaks."""
     group: str
     protocol: str
     contact: Contact
     you: int
-    """The address that is called; 0 if it is not known."""
+    """The called address; 0 if it is not known."""
     lineage: list[Incarnation]
     known: list[Incarnation]
     attempt: int
     received: int
     chain: bytes
     token: str = ""
-    """From a phone that has no certificate: what proves its name."""
+    """From a phone without a certificate: the token that proves its name."""
     acked: int = 0
-    """How many packets of its sender were acknowledged."""
+    """How many packets of the sender were acknowledged."""
     signed: bool = False
-    """Whether its sender, if it is no phone, signs its messages, and requires that all do."""
+    """Whether the sender signs its messages and requires that all members do; not for phones."""
     encrypted: bool = False
-    """Whether its sender encrypts its messages from end to end, and requires that all do."""
+    """Whether the sender encrypts its messages end to end, and requires that all members do."""
 
     @property
     def me(self) -> str:
@@ -75,7 +75,7 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
     @property
     def is_blank(self) -> bool:
-        """Whether its sender remembers no packet of the link, in either direction."""
+        """Whether the sender remembers no packet of the link, in either direction."""
         return not self.received and not self.acked
 
     @property
@@ -84,8 +84,8 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class Inquiry(msgspec.Struct, frozen=True, array_like=True, tag=40):
-    """A founder whose store is empty asks whether it was a member before. It may have lost its store; then
-    others know messages of it, under the ids that it would give to its next ones."""
+    """A founder whose store is empty asks whether it was a member before. If it has lost its store, others
+    know messages of it, under the ids that it would reuse."""
 
     group: str
     name: str
@@ -99,7 +99,7 @@ class InquiryReply(msgspec.Struct, frozen=True, array_like=True, tag=41):
 
 
 class GoneError(ConnectionError):
-    """A greeting on a link that is no more; `answer` is what its sender is told."""
+    """A greeting on a link that no longer exists; `answer` is sent back."""
 
     def __init__(self, answer: Gone) -> None:
         super().__init__("a greeting of one that is forgotten, or at an address that was given up")
@@ -128,7 +128,7 @@ _decoder: msgspec.msgpack.Decoder[MemberFrame] = msgspec.msgpack.Decoder(MemberF
 
 
 def decode(data: bytes) -> MemberFrame:
-    """A frame from the wire; hostile until decoded."""
+    """Decode a frame from the wire, which is untrusted until validated."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -150,10 +150,10 @@ class MemberGreeter(Greeter):
         self._attempts = 0
         self._latest = {}
         self.inquirers: set[str] = set()
-        """Founders with an empty store that have asked while this one's was empty too."""
+        """Founders with an empty store that sent an inquiry while this one's store was empty too."""
 
     def shared_version(self, greeting: MemberGreeting) -> int:
-        """The version that is used with the sender of a greeting."""
+        """The wire version to use with the sender of a greeting."""
         mine, theirs = self._changing.wire_versions, greeting.versions
         shared = greatest_shared(mine, theirs)
         if shared is None:
@@ -161,7 +161,8 @@ class MemberGreeter(Greeter):
         return shared
 
     def call(self, mine: int, link: int | None, at: str, token: str = "") -> MemberGreeting:
-        """To the other end of a link, or to whoever answers. `at` is where this process listens."""
+        """A greeting for the other end of a link, or for whichever process answers. `at` is where this
+        process listens."""
         core = self._changing
         self._attempts += 1
         return MemberGreeting(
@@ -182,11 +183,11 @@ class MemberGreeter(Greeter):
         )
 
     def answer(self, inquiry: Inquiry) -> InquiryReply:
-        """Whether a founder that asks was a member before, as far as is known here."""
+        """Whether the inquiring founder was a member before, as far as this process knows."""
         core, address = self._changing, Contact(inquiry.name).address
         if inquiry.group != self._group:
             raise RemoteError(describe_other_group(inquiry.group, core.name, self._group))
-        if inquiry.protocol:  # earlier versions do not say it
+        if inquiry.protocol:  # earlier versions do not send it
             self._check_protocol(inquiry.protocol)
         if inquiry.name == core.name:
             raise RemoteError(f"it claims to be {core.name} itself")
@@ -205,12 +206,12 @@ class MemberGreeter(Greeter):
             raise RemoteError(describe_other_protocol(theirs, core.name, core.kind.name))
 
     def _check_received(self, peer: int, greeting: Any, is_new_life: bool) -> None:
-        if greeting.you:  # else it did not know whom it called, nor what it had received from there
+        if greeting.you:  # otherwise the caller did not know whom it called
             super()._check_received(peer, greeting, is_new_life)
 
     def find_link(self, greeting: MemberGreeting, now: int, called: MemberGreeting | None) -> int:
-        """The link that a greeting is for. `called` is the greeting that it answers; None if the other has
-        called."""
+        """The link that a greeting belongs to. `called` is the greeting that it answers; None if the other
+        side has called."""
         core, contact = self._changing, greeting.contact
         version = self.shared_version(greeting)
         if greeting.group != self._group:
@@ -236,25 +237,26 @@ class MemberGreeter(Greeter):
             if called.you not in (0, contact.address):
                 raise RemoteError(f"{contact.label} answers for another incarnation")
         if mine not in core.members and core.phase != Phase.MEMBER:
-            raise StaleGreetingError  # this process is about to be a member, and can tell then
+            raise StaleGreetingError  # this process is about to become a member, and can decide then
         if contact.address in core.members:
             if greeting.lineage == core.lineage:
-                raise StaleGreetingError  # this process has called where its former incarnation was
+                raise StaleGreetingError  # this process has called the address of its own former incarnation
             raise RemoteError(f"it is {core.name} itself, or has a copy of its store")
         link = core.find_link(mine, contact.address)
         if link is not None:
-            # An earlier life may have spoken an earlier version. So this is before the versions are compared.
+            # An earlier life may have used an earlier version, so this precedes the version check.
             self._check_late(link, cast("Any", greeting))
         self._check_version(greeting, version, link, is_new=called is None and not greeting.you)
         if link is None or core.is_blank(link):
             self._check_unknown(mine, greeting, called)
         elif called is not None and called.is_blank and greeting.is_blank and core.has_progressed(link):
-            # The link was used and forgotten there before the call arrived. The next call says so.
+            # The link was used and forgotten there before the call arrived. The next call will reveal it.
             raise StaleGreetingError
         return core.open_link(mine, contact, now)
 
     def _check_version(self, greeting: MemberGreeting, version: int, link: int | None, is_new: bool) -> None:
-        """Whoever was sent something of a later version, or would be once it is admitted, must speak it."""
+        """A partner that was sent, or would be sent once admitted, something of a later version must speak
+        it."""
         core, name = self._changing, greeting.me
         if link is not None and version < core.version_with(link):
             raise RemoteError(
@@ -279,19 +281,19 @@ class MemberGreeter(Greeter):
     def accept(self, peer: int, greeting: Any, now: int) -> None:
         core, version = self._changing, self.shared_version(greeting)
         if core.partner_lineages.get(peer) == greeting.lineage and version > core.version_with(peer):
-            core.step(PartnerMet(peer, greeting.lineage, now, version))  # this process was upgraded since
+            core.step(PartnerMet(peer, greeting.lineage, now, version))  # the partner was upgraded since
         super().accept(peer, greeting, now)
 
     def _met(self, peer: int, greeting: Any, now: int) -> PartnerMet:
         return PartnerMet(peer, greeting.lineage, now, self.shared_version(greeting))
 
     def forget(self, link: int) -> None:
-        """A link is no more."""
+        """Forget a link that was dropped."""
         self._latest.pop(link, None)
 
     def _check_unknown(self, mine: int, greeting: MemberGreeting, called: MemberGreeting | None) -> None:
-        """Whether there may be a link to one to which there is none, or none that was used: not if there was
-        one before, and the other has used that."""
+        """Whether a link may be created, or an unused one taken: not if there was a link before that the
+        other side has used."""
         core = self._changing
         if called is not None:
             if not called.you or core.find_link(mine, called.you) is not None:

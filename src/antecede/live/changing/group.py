@@ -1,4 +1,4 @@
-"""A live group whose members come and go.
+"""A live group with dynamic membership.
 
     async with antecede.join("room", me="dana", contact=["ana@host:7000"], listen=":0", store="dana",
                              snapshot=board.dump, restore=board.load) as group:
@@ -6,10 +6,10 @@
         async for message in group:
             ...
 
-`founders` names the first members, the same at each of them; everyone else names a contact. `snapshot` is
-called between two messages, when somebody joins here; `restore` is called with it before the newcomer's first
-message. A member that was removed although it is there joins again by itself: `restore` is called between two
-messages, and then it has again what it had accepted.
+`founders` names the first members, the same at each of them; every other process names a contact. `snapshot`
+is called between two messages, when a newcomer joins through this member; `restore` is called with the result
+before the newcomer's first message. A member that was removed although it was up rejoins by itself: `restore`
+is called between two messages, and then the member has again everything that it had accepted.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ from antecede.protocols.base import LocalError
 from antecede.units import parse_duration
 
 Restore = Callable[[bytes], Awaitable[None] | None] | Callable[[Iterator[bytes]], Awaitable[None] | None]
-"""Takes what `snapshot` has given: bytes, or an iterator of bytes."""
+"""Takes what `snapshot` returned: bytes, or an iterator of bytes."""
 
 _HANDLER_SECONDS = 5.0
-"""How long a broadcast waits for the handler of a message, if this member has to join again."""
+"""How long a broadcast waits for the handler of a message to finish, if this member must rejoin."""
 _TICKS_BETWEEN = 5
 _REFUSED_SECONDS = 60.0
-"""How long after the last refusal that is no problem any more."""
+"""How long after the last refusal the problem is considered over."""
 _REFUSED_AND_BACK_SECONDS = 3.0
 """The same if there is a connection."""
 _FAREWELL_SECONDS = 3.0
-"""How long a member that may go waits for those that have not acknowledged its last packets."""
+"""How long a member that may leave waits for members that have not acknowledged its last packets."""
 
 
 class DynamicGroup(Group):
-    """A member of a group whose members come and go."""
+    """A member of a group with dynamic membership."""
 
     _core: ChangingCore
     _inspection: ChangingInspection
@@ -121,7 +121,7 @@ class DynamicGroup(Group):
         self._returning: asyncio.Task[None] | None = None
         self._retained = self._ticks = 0
         self._refused_at: dict[str, float] = {}
-        """By name, when it was refused last, or has refused this one."""
+        """By name: the last time that this member refused it, or was refused by it."""
         self._inspection = ChangingInspection(core)
 
     def _create_security(self, settings: Settings) -> Security:
@@ -192,9 +192,9 @@ class DynamicGroup(Group):
         self._begin_ticking()
         self._watch.begin()
         if core.phase == Phase.LEAVING:
-            await self._until(lambda: core.phase != Phase.LEAVING)  # it had asked for that before
+            await self._until(lambda: core.phase != Phase.LEAVING)  # it had already asked to leave
         if core.phase != Phase.MEMBER:
-            # Who was a member before has a state already, and gets another one.
+            # A former member has a state already, and gets a new one.
             is_new = not core.application.delivered and not core.broadcasts
             self._attempts.wants_history = self.settings.history is not None and is_new
             await self._attempts.join(self._contacts())
@@ -205,8 +205,8 @@ class DynamicGroup(Group):
         self._on_step()
 
     def _contacts(self) -> list[Member]:
-        """Whom to ask for admission. Whoever was a member asks those that were in its view first, above all
-        those that it is connected to: by now the settings may name members that are long gone."""
+        """The members to ask for admission. A former member asks those in its last view first, preferably
+        those that it is connected to: the settings may name members that left long ago."""
         core, connected = self._core, {self._core.links[link][1] for link in self._connections.connected}
         view, others = core.known_members()
         view.sort(key=lambda each: each.address not in connected)
@@ -215,7 +215,7 @@ class DynamicGroup(Group):
         return [each for each in dict.fromkeys(found) if each.at and each.name != self.settings.me]
 
     async def _begin(self) -> None:
-        """Give the application the state that it starts with."""
+        """Give the application its initial state."""
         snapshot = self._encryption.take_offer(received_snapshot(self._core), self._clock.now())
         if snapshot is not None and self._restore_state is not None:
             result = cast("Callable[[Any], Awaitable[None] | None]", self._restore_state)(snapshot)
@@ -227,11 +227,11 @@ class DynamicGroup(Group):
     # Returning
 
     async def _return(self) -> None:
-        """This member was removed, and is there: join again, as another incarnation."""
+        """This member was removed although it is up: join again, as another incarnation."""
         text = f"{self.me} was removed from the group, and joins again"
         self._problems.begin("returning", "returning", self.me, text)
         self._notify("returning", self.me, text)
-        # The message in flight ends first, so that `ack` and its like find it.
+        # The message in flight finishes first, so that `ack` and similar calls still refer to it.
         await self._until(lambda: self._deliveries.holder is None)
         self._attempts.wants_history = False
         await self._attempts.join(self._contacts(), gives_up=False)
@@ -264,7 +264,7 @@ class DynamicGroup(Group):
             raise TimeoutError(self._why_not_gone()) from error
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FAREWELL_SECONDS):
-                # Some may have had its last message from others, and wait for its own copy.
+                # Some members may have its last message from others, and still wait for its own packet.
                 await self._until(lambda: not core.has_unacked)
         await self.aclose()
 
@@ -293,10 +293,10 @@ class DynamicGroup(Group):
         last, progress = max(own), core.member.progress
         others = [each for each in core.member.addresses if each != core.me]
         behind = [self._names[each] for each in others if not progress.has_delivered(each, core.me, last)]
-        # Known to have it, or gone: the next report makes it stable.
+        # They are known to have it, or have left: the next report makes it stable.
         return sorted(behind) or ([self.me] if others else [])
 
-    # Who is there
+    # Membership
 
     @property
     def me(self) -> str:
@@ -371,7 +371,7 @@ class DynamicGroup(Group):
         self._on_step()
 
     def _remove_former(self) -> None:
-        """Remove incarnations of this member whose store is lost: nobody else can be them."""
+        """Remove incarnations of this member whose store is lost: no process can resume them."""
         core = self._core
         for stream, address in list(core.member.addresses.items()):
             contact = core.contact_of(stream)
@@ -388,7 +388,7 @@ class DynamicGroup(Group):
                 await self._until_returned()
         await self._encryption.wait(self._clock.now, self._until_changed, timeout)
         message = await super()._broadcast(body, about, timeout)
-        self._retained += len(body) if isinstance(body, bytes | str) else 100  # until it is counted
+        self._retained += len(body) if isinstance(body, bytes | str) else 100  # an estimate
         return message
 
     async def _until_all_know_addresses(self) -> None:
@@ -397,7 +397,8 @@ class DynamicGroup(Group):
         )
 
     async def _until_returned(self) -> None:
-        """A return waits for the message in flight, whose handler may be the one that waits here."""
+        """Wait while this member rejoins. That waits for the message in flight, whose handler may be the
+        caller."""
         while self._returning is not None:
             try:
                 async with asyncio.timeout(_HANDLER_SECONDS):
@@ -440,7 +441,7 @@ class DynamicGroup(Group):
         ]
         return sorted(found)
 
-    # Looking
+    # Inspection
 
     @property
     def state(self) -> State:
@@ -468,10 +469,10 @@ class DynamicGroup(Group):
         super()._notify(kind, member, text)
 
     def _end_refusal(self, member: str) -> None:
-        """Not yet: one that is refused whenever it calls may have been called meanwhile."""
+        """Keep the refusal for now: a member that is refused on each call may just have been called."""
 
     def _forget_refusals(self) -> None:
-        """Whoever is refused tries again and again, unless it is gone or is no member any more."""
+        """Forget old refusals. A refused process retries, unless it is down or no longer a member."""
         now, view = time.monotonic(), self.view
         connected = {member.name for member in view if member.connected}
         for name, at in list(self._refused_at.items()):
@@ -492,8 +493,8 @@ class DynamicGroup(Group):
         return {name: address in connected for address, name in sorted(core.phones.items())}
 
     async def expel(self, phone: str) -> None:
-        """Retire the place of a phone that is behind this member, by name. Should it not be gone, it joins
-        again with a snapshot and what it had accepted, unless it is revoked."""
+        """Retire the slot of a phone that is behind this member, by name. If the phone is still up, it
+        rejoins with a snapshot and the messages that it had accepted, unless it is revoked."""
         self._check_open()
         core = self._core
         found = isinstance(core, SuperPeerCore) and [
@@ -515,7 +516,7 @@ class DynamicGroup(Group):
             self._log.warning("%s is expelled", core.phones[address], extra={"peer": core.phones[address]})
             core.step(Expelled(address, now))
 
-    # What happens
+    # Events
 
     async def _until_changed(self) -> None:
         self._driver.stepped()
@@ -541,7 +542,7 @@ class DynamicGroup(Group):
             self._driver.stepped()
 
     def _on_stored(self) -> None:
-        """A snapshot was written, or could not be: deliveries go on, and newcomers fetch it."""
+        """A snapshot was written, or has failed: deliveries resume, and newcomers can fetch it."""
         self._core.touched.update(self._core.received)
         self._on_step()
 
@@ -553,25 +554,25 @@ class DynamicGroup(Group):
             self._returning.add_done_callback(self._on_return_end)
 
     def _deliver_ahead(self, now: int) -> None:
-        """While something is to be brought back, `broadcast` waits, perhaps in the middle of a message. What
-        it waits for are deliveries, so they go on; the application is given them when it asks."""
+        """While messages are brought back, `broadcast` waits, perhaps within the handling of a message. It
+        waits for deliveries, so the core continues to deliver; the application receives them when it asks."""
         while self._core.brings_back and self._core.poll(now):
             pass
 
     def _looks_around(self) -> bool:
-        """Every few ticks, for what takes longer and is not urgent."""
+        """True every few ticks, for checks that are slow and not urgent."""
         self._ticks = (self._ticks + 1) % _TICKS_BETWEEN
         return not self._ticks
 
     def _waits_for_reports(self) -> bool:
-        """Whether the application waits until others are known to have delivered something."""
+        """Whether the application waits until others are known to have delivered a message."""
         return self._state == "draining" or self._retained > self._away.limit // 2
 
     def _report_liars(self) -> None:
-        """Of members that have signed two messages under one id."""
+        """Report members that have signed two messages under one id."""
         liars = self._core.sealing.liars
         for key in self._problems.keys("forked") - {("forked", stream) for stream in liars}:
-            self._problems.end(key)  # it was removed, and is forgotten
+            self._problems.end(key)  # it was removed and forgotten
         for stream, proof in liars.items():
             name = self._names[stream]
             text = (

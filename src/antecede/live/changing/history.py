@@ -1,15 +1,16 @@
-"""The messages that a member has delivered or broadcast, in that order, in files: for those who join later.
+"""The messages that a member has delivered or broadcast, in that order, in files, for members that join
+later.
 
-A *position* is the place of a message in that order. A newcomer continues the numbers of its sponsor, and so
-the log that it has received. A log is a list of segments, which are deleted as a whole, the oldest first; it
-never has a gap, so what it begins after is a causal cut, and so is everything up to a position.
+A *position* is the place of a message in that order. A newcomer continues its sponsor's numbering, and the
+log that it has received. A log is a list of segments, which are deleted as a whole, the oldest first; it
+never has a gap, so the messages before its beginning form a causal cut, as do those up to any position.
 
-The log is written before the journal, and made durable before a checkpoint. What the journal does not confirm
-after a crash is cut off, and what the log lacks comes again from the replay (`HistoryLog.add`).
+The log is written before the journal, and synced before a checkpoint. After a crash, entries that the journal
+does not confirm are truncated, and missing entries are added again by the replay (`HistoryLog.add`).
 
     history-ADDRESS-POSITION    a segment: what follows this position, of the member at this address
 
-Cost: a write of its own bytes for each message, and one more sync for each checkpoint.
+Cost: for each message a write of its own size, and for each checkpoint one more sync.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from antecede.units import parse_bytes, parse_duration
 
 SEGMENT_BYTES = 1 << 24
 _SEGMENTS = 16
-"""A limit of bytes is divided into so many segments at least."""
+"""A byte limit is divided into at least this many segments."""
 _HEADER = struct.Struct("<II")
 _READ_BYTES, _AT_ONCE = 1 << 18, 1_024
 _NAME = re.compile(r"history-([0-9a-f]{16})-(\d{1,19})")
@@ -40,14 +41,14 @@ MAX_ENTRY = 1 << 24
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message as its application was given it."""
+    """A message as its application received it."""
 
     origin: int
     seq: int
     payload: bytes
     causes: dict[int, int] | None
     names: dict[int, str]
-    """What applications call the streams that it names, which may be forgotten when it is read."""
+    """The labels of the streams that it names, which may be forgotten by the time it is read."""
     time: int
     """When it was delivered, in nanoseconds."""
 
@@ -58,7 +59,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, array_like=True):
     position: int
     """Of the last message before it."""
     counts: dict[str, int]
-    """The last message of each origin up to there, by sequence number."""
+    """By origin, the sequence number of the last message up to there."""
 
 
 encode_entry = msgspec.msgpack.Encoder().encode
@@ -67,7 +68,7 @@ _decode_header = msgspec.msgpack.Decoder(SegmentHeader).decode
 
 
 def decode_entry(data: bytes) -> HistoryEntry:
-    """An entry of a log that somebody else has sent."""
+    """Decode a log entry sent by another process."""
     try:
         return _decode_entry(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -75,7 +76,7 @@ def decode_entry(data: bytes) -> HistoryEntry:
 
 
 class Retention(NamedTuple):
-    """For how long, or up to how many bytes, messages are retained; 0 is without that limit."""
+    """How long, or up to how many bytes, messages are retained; 0 means no such limit."""
 
     nanoseconds: int = 0
     size: int = 0
@@ -106,15 +107,15 @@ class HistorySegment:
 
     def __init__(self, name: str, position: int) -> None:
         self.name, self.position = name, position
-        """`position` is that of the last message before it."""
+        """`position` is that of the last message before the segment."""
         self.last = position
-        """The position of its last message; not known after a restart, but of the last segment."""
+        """The position of its last message; after a restart known only for the last segment."""
         self.size = self.newest = 0
-        """Bytes, and when its last message was delivered; 0 if that is not known."""
+        """Its bytes, and when its last message was delivered; 0 if unknown."""
 
 
 class UnwrittenEntry(NamedTuple):
-    """An entry that is not known to be in the files."""
+    """An entry that may not be in the files yet."""
 
     position: int
     data: bytes
@@ -124,7 +125,7 @@ class UnwrittenEntry(NamedTuple):
 
 
 class HistoryBatch:
-    """What a `Ready` adds to a log."""
+    """The entries that a `Ready` adds to a log."""
 
     def __init__(self, log: HistoryLog, entries: list[UnwrittenEntry], sync: bool) -> None:
         self._log, self._entries, self._sync = log, entries, sync
@@ -136,7 +137,7 @@ class HistoryBatch:
             self._log.sync()
 
     def confirm(self) -> None:
-        """It is in the files, and the journal has what it follows from."""
+        """The entries are in the files, and the journal contains the records that they derive from."""
         if self._entries:
             self._log.confirm(self._entries[-1].position)
 
@@ -148,12 +149,12 @@ class HistoryLog:
         self._files, self._prefix = files, f"history-{address:016x}-"
         self.segments: list[HistorySegment] = []
         self.counts: dict[str, int] = {}
-        """The last message of each origin before it, by sequence number."""
+        """By origin, the sequence number of the last message before the log."""
         self._last_counts: dict[str, int] = {}
-        """The same up to what is in the files."""
+        """The same, up to the end of the files."""
         self.first = self.end = self.written = 0
-        """The positions of the last message before it, of its last one, and of the last that is in files and
-        confirmed."""
+        """Positions: of the last message before the log, of its last message, and of the last one that is in
+        files and confirmed."""
         self.exists = False
         self.size = 0
         """Bytes of its files."""
@@ -163,7 +164,7 @@ class HistoryLog:
         self._reader: HistoryReader | None = None
         self.segment_bytes = SEGMENT_BYTES
         self.generation = 0
-        """How often it was cleared."""
+        """How many times it was cleared."""
         self._writing = threading.Lock()
         self._open()
 
@@ -185,7 +186,7 @@ class HistoryLog:
         self.size = sum(segment.size for segment in self.segments)
 
     def _open_last(self) -> bool:
-        """Find the end of the last segment; whether it has a beginning."""
+        """Find the end of the last segment; returns whether its header is intact."""
         segment = self.segments[-1]
         header = self._header_of(segment)
         if header is None:
@@ -214,7 +215,7 @@ class HistoryLog:
         return header if header is not None and header.position == segment.position else None
 
     def records(self, name: str, start: int) -> Iterator[tuple[bytes, int]]:
-        """The intact records from a place in a file, and where each ends."""
+        """The intact records from an offset in a file, and the offset where each ends."""
         buffer, place = b"", 0
         while True:
             while len(buffer) - place >= _HEADER.size:
@@ -237,19 +238,19 @@ class HistoryLog:
 
     @staticmethod
     def end_of(records: Iterator[tuple[bytes, int]], count: int) -> int:
-        """Where so many records end."""
+        """The offset after this many records."""
         return max((end for _, end in itertools.islice(records, count)), default=0)
 
     # Adding
 
     def begin(self, position: int, counts: dict[str, int]) -> None:
-        """What is delivered from now on is added; what there was before is no part of it."""
+        """Add what is delivered from now on; earlier messages are not part of the log."""
         self.clear()
         self.exists, self.counts, self._last_counts = True, counts, dict(counts)
         self.first = self.end = self.written = self._taken = position
 
     def create(self) -> None:
-        """Make a log that has begun durable, though it is empty."""
+        """Create the files of an empty log, durably."""
         with self._writing:
             if not self.segments:
                 self._add_segment(self.first)
@@ -266,11 +267,11 @@ class HistoryLog:
         self._is_dirty = False
 
     def add(self, position: int, entry: HistoryEntry, data: bytes | None = None) -> None:
-        """A message was delivered, perhaps again in a replay: then it is known."""
+        """A message was delivered; in a replay it may be in the log already."""
         if position <= self.end:
             return
         if position > self.end + 1:
-            self.clear()  # what is between is lost, and with it the use of what was before
+            self.clear()  # there is a gap, which makes the messages before it useless
             return
         data = encode_entry(entry) if data is None else data
         self.end = position
@@ -282,7 +283,7 @@ class HistoryLog:
         return bool(self.unwritten) and self.unwritten[-1].position > self._taken
 
     def take_batch(self, sync: bool) -> HistoryBatch | None:
-        """What is to be written next. It stays here until it is confirmed."""
+        """The entries to write next. They stay in memory until they are confirmed."""
         entries = [entry for entry in self.unwritten if entry.position > self._taken]
         if not entries and not (sync and self._is_dirty):
             return None
@@ -300,7 +301,7 @@ class HistoryLog:
 
     def _append(self, entries: list[UnwrittenEntry]) -> None:
         if not self.segments or self.segments[-1].size >= self.segment_bytes:
-            self.sync()  # a power failure must not leave a gap
+            self.sync()  # a power failure must not leave a gap between segments
             self._add_segment(entries[0].position - 1)
         segment = self.segments[-1]
         data = b"".join(_record(entry.data) for entry in entries)
@@ -320,7 +321,7 @@ class HistoryLog:
         self.segments.append(segment)
 
     def sync(self) -> None:
-        """Durable, with all names."""
+        """Make all files durable, including their names."""
         if self.segments:
             self._files.sync(self.segments[-1].name)
             self._files.sync_folder()
@@ -339,23 +340,23 @@ class HistoryLog:
         return decode_entry(self._reader.read())
 
     def entries_after(self, position: int) -> list[bytes]:
-        """All from a position on, also those that are not in files yet."""
+        """All entries after a position, including those that are not in files yet."""
         reader = HistoryReader(self, position)
         return [reader.read() for _ in range(self.end - position)]
 
     def beginning_within(self, size: int) -> tuple[int, dict[str, int]]:
-        """The first position after which there are not more bytes than that, and the counts there."""
+        """The first position after which at most `size` bytes follow, and the counts there."""
         sizes = [segment.size for segment in self.segments]
         skipped = next((each for each in range(len(sizes)) if sum(sizes[each:]) <= size), len(sizes) - 1)
         if skipped <= 0 or (header := self._header_of(self.segments[skipped])) is None:
             return self.first, self.counts
         return header.position, header.counts
 
-    # Forgetting
+    # Truncating and deleting
 
     def cut_off(self, position: int) -> None:
-        """After a crash: nothing beyond this position has happened. If there is less, what is missing cannot
-        come any more, and what there is has no use."""
+        """After a crash: remove everything beyond this position, which the journal does not contain. If the
+        log ends before it, the missing entries are lost, and the log is useless."""
         if self.exists and not self.first <= position <= self.end:
             self.clear()
         elif self.exists and self.written > position:
@@ -368,8 +369,8 @@ class HistoryLog:
             self.size = sum(each.size for each in self.segments)
 
     def trim(self, retention: Retention | None, now: int, needed: int | None) -> None:
-        """Delete segments that are beyond the limits and not needed; `needed` is the last position before
-        what is. Without `retention` nothing else is kept."""
+        """Delete segments that are beyond the limits and not needed; `needed` is the last position before the
+        needed part. Without `retention` only the needed part is kept."""
         if retention is not None and retention.size:
             self.segment_bytes = max(1, min(SEGMENT_BYTES, retention.size // _SEGMENTS))
         while len(self.segments) > 1:
@@ -400,7 +401,7 @@ class HistoryLog:
 
 
 class HistoryReader:
-    """Reads a log one entry after the other, from a position on."""
+    """Reads a log entry by entry, starting at a position."""
 
     def __init__(self, log: HistoryLog, position: int) -> None:
         if not log.first <= position <= log.end:
@@ -411,7 +412,7 @@ class HistoryReader:
         self._records: Iterator[tuple[bytes, int]] = iter(())
 
     def read(self) -> bytes:
-        """The next entry. There must be one."""
+        """The next entry; it must exist."""
         log, following = self._log, self.position + 1
         if following > log.written:
             first = log.unwritten[0].position if log.unwritten else following + 1
@@ -426,7 +427,7 @@ class HistoryReader:
 
     @property
     def bytes_left(self) -> int:
-        """Bytes that follow in the files, and those that are not in them yet."""
+        """Bytes that follow, in the files and not written yet."""
         log = self._log
         if self._segment is None:
             self._locate()
@@ -437,7 +438,7 @@ class HistoryReader:
         return here + sum(each.size for each in later) + unwritten
 
     def _locate(self) -> None:
-        """Find the place of the next record in the files."""
+        """Find the offset of the next record in the files."""
         log, position = self._log, self.position
         segment = next((each for each in reversed(log.segments) if each.position <= position), None)
         if segment is not None and position <= log.written:
@@ -447,7 +448,7 @@ class HistoryReader:
     def _read_record(self, position: int) -> tuple[bytes, int]:
         if self._segment is not None:
             record = next(self._records, None)
-            if record is None:  # more may have been written since, here or to the next segment
+            if record is None:  # more may have been written since, to this segment or the next
                 self._records = self._log.records(self._segment.name, self._offset)
                 record = next(self._records, None)
             if record is not None:
@@ -464,5 +465,5 @@ def _record(data: bytes) -> bytes:
 
 
 def addresses_of(names: list[str]) -> set[int]:
-    """Whose histories are among these files."""
+    """The addresses whose histories are among these files."""
     return {int(match[1], 16) for name in names if (match := _NAME.fullmatch(name))}

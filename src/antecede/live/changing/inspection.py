@@ -1,4 +1,4 @@
-"""What a member of a group that changes can say of its state to those who look."""
+"""What a member of a dynamic group reports about its state when it is inspected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Waiting
 
 _MANY_HELD = 1_000
-"""Above this many held messages, it is not noted since when each is."""
+"""Above this many held messages, the time since each is held is not recorded."""
 
 
 class InspectedMember(Interface):
-    """What is looked at: the member, and who is who."""
+    """The member under inspection, and the names of the others."""
 
     @property
     def member(self) -> ChangingMember: ...
@@ -48,7 +48,7 @@ class ChangingInspection(Inspection):
         return self._clock() - min(self._held_since.values()) if self._held_since else 0.0
 
     def note_held(self) -> None:
-        """Look which messages are held, a few times a second: since when is known to within a tick."""
+        """Record which messages are held, a few times a second: hold times are accurate to one tick."""
         count = self.count_held()
         if not count:
             self._held_since.clear()
@@ -79,7 +79,7 @@ class ChangingInspection(Inspection):
     def _id(self, message: causality.MessageId) -> MessageId:
         return MessageId(self._core.labels[message.origin], message.seq)
 
-    # How far it is
+    # Progress
 
     def delivered(self) -> dict[int, int]:
         core = self._core
@@ -112,7 +112,7 @@ class ChangingInspection(Inspection):
 
 
 class PhoneInspection(ChangingInspection):
-    """At a phone nothing is held, and it knows nobody's progress."""
+    """A phone holds no messages, and knows no other member's progress."""
 
     def count_held(self) -> int:
         return 0

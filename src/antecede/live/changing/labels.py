@@ -1,4 +1,4 @@
-"""What applications call the incarnations that a core knows."""
+"""The application's names for the incarnations that a core knows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from antecede.live.changing.membership import MembershipCore
 
 _MAX_REMEMBERED = 4_096
-"""Labels of streams that are forgotten: applications may still have messages of theirs."""
+"""Labels of forgotten streams: applications may still have messages of theirs."""
 
 
 _NONCE_LENGTH = 8
@@ -39,7 +39,7 @@ class Labels(Mapping[int, str]):
         return label
 
     def learn(self, labels: Mapping[int, str]) -> None:
-        """Of streams that may be forgotten everywhere."""
+        """Remember labels of streams that may be forgotten everywhere."""
         for stream, label in labels.items():
             if stream not in self._known:
                 while len(self._known) >= _MAX_REMEMBERED:
@@ -47,8 +47,8 @@ class Labels(Mapping[int, str]):
                 self._known[stream] = label
 
     def learn_author(self, stream: int, author: str) -> None:
-        """Who has broadcast first what is brought back, as whoever brings it back says: its stream may
-        never have been known here."""
+        """Remember the original author of a message that is brought back, as stated by the member that brings
+        it back: this process may never have known the author's stream."""
         if self[stream].startswith("~") and is_label(author, stream):
             self.learn({stream: author})
 
@@ -60,7 +60,8 @@ class Labels(Mapping[int, str]):
 
 
 def is_label(text: str, stream: int) -> bool:
-    """Whether an incarnation may be called so: a founder by its name, others with the first half of a nonce.
+    """Whether this may be the label of an incarnation: a founder's name, or a name with the first half of a
+    nonce.
 
     >>> is_label("dana~1f2e3d4c", 1 << 62), is_label("dana", 0), is_label("dana", 1 << 62)
     (True, True, False)

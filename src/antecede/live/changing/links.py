@@ -11,14 +11,14 @@ from antecede.membership.packets import ProgressReport
 
 
 class Presence:
-    """Which links have a connection: what `PartnerLink` tells the core of a connection."""
+    """Which links have a connection; `PartnerLink` notifies the core through it."""
 
     def __init__(self) -> None:
         self.connected: set[int] = set()
 
 
 class LinkTable:
-    """Links, by number in the order of their creation, which a replay repeats. No number is used again."""
+    """Links, numbered in the order of their creation, which a replay repeats. Numbers are never reused."""
 
     signatures: Any = None
     statements: Any = None
@@ -27,7 +27,7 @@ class LinkTable:
 
     def __init__(self) -> None:
         self.links: dict[int, tuple[int, int]] = {}
-        """The two addresses of each, this process's first."""
+        """The two addresses of each link, this process's first."""
         self.next_link = 0
         self._link_numbers: dict[tuple[int, int], int] = {}
         self.outboxes: dict[int, Outbox] = {}
@@ -41,26 +41,26 @@ class LinkTable:
         self.equivocators: Any = {}
         """Links to members that are proven to lie."""
         self.rejected: dict[int, str] = {}
-        """Links on which something came that no correct member sends, and what."""
+        """Links on which an invalid packet arrived that no correct member sends, and the error."""
         self.stability = Presence()
         self.arrivals: set[int] = set()
-        """Links on which packets have come since the last `Ready`."""
+        """Links on which packets have arrived since the last `Ready`."""
         self.touched: set[int] = set()
-        """Links on which there may be something to send, or that may be wanted; for the driver to take."""
+        """Links that may have packets to send or may need a connection; to be taken by the driver."""
         self.packets: dict[int, list[bytes]] = {}
-        """What the next `Ready` sends."""
+        """Packets that the next `Ready` sends."""
         self.greeted: dict[int, Contact] = {}
-        """Who has greeted, by address: it knows best where it listens."""
+        """By address, the contact in the last greeting from there, which states its listening address."""
         self.strangers: set[int] = set()
         """Links to processes that have never been in the view here."""
         self.void: set[int] = set()
-        """Links at whose other end nobody is any more: it has said so."""
+        """Links whose other end has said that no process is there any more."""
         self.reported: dict[int, ProgressReport] = {}
-        """The last report that was sent on a link, unless a checkpoint came after it."""
+        """The last report sent on a link, unless a checkpoint followed."""
         self.reports_heard: dict[int, ProgressReport] = {}
-        """The last report that came on a link."""
+        """The last report received on a link."""
         self.dropped: list[int] = []
-        """Links that are no more, for the driver to take."""
+        """Links that were dropped, to be taken by the driver."""
 
     def find_link(self, mine: int, theirs: int) -> int | None:
         return self._link_numbers.get((mine, theirs))
@@ -80,17 +80,17 @@ class LinkTable:
         return link
 
     def take_touched(self) -> set[int]:
-        """The links that may have to be served or called, of those that are there."""
+        """Existing links that may have to be served or called."""
         touched, self.touched = self.touched, set()
         return touched
 
     def resume_link(self, link: int, mine: int, theirs: int) -> None:
-        """There was this link before a restart."""
+        """Restore a link that existed before a restart."""
         self.next_link = link
         self.add_link(mine, theirs)
 
     def drop_link(self, link: int) -> None:
-        """Nothing more comes over a link, and nothing that was sent over it matters any more."""
+        """Drop a link: no more packets arrive on it, and those sent on it no longer matter."""
         mine, theirs = self.links.pop(link)
         del self._link_numbers[mine, theirs]
         tables: tuple[dict[int, Any], ...] = (
@@ -115,16 +115,16 @@ class LinkTable:
         self.dropped.append(link)
 
     def is_blank(self, link: int) -> bool:
-        """Whether no packet was ever sent over a link."""
+        """Whether no packet was ever sent or received on a link."""
         return not self.sent[link] and not self.received[link]
 
     def has_progressed(self, link: int) -> bool:
-        """Whether a packet has come over a link, durable or not, or one that was sent is acknowledged."""
+        """Whether a packet has arrived on a link, durable or not, or one that was sent was acknowledged."""
         return bool(self.received[link] or self.outboxes[link].acked)
 
     @property
     def has_unacked(self) -> bool:
-        """Whether somebody who may still be there has not acknowledged what was sent."""
+        """Whether a process that may still be up has not acknowledged all packets sent to it."""
         return any(box.packets for link, box in self.outboxes.items() if link not in self.void)
 
     def enqueue(self, link: int, data: bytes) -> None:

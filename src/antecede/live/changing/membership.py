@@ -1,7 +1,7 @@
-"""What a process is in its group, and was: how it becomes a member, admits, removes and leaves.
+"""A process's memberships in its group, past and present: it joins, admits, removes and leaves.
 
 A process has an address for each of its attempts to join, and a member at each. The first welcome counts; at
-the other addresses it answers that nobody is there.
+its other addresses it answers that nobody is there.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from antecede.protocols.base import Effects, LocalError, RemoteError, Send
 MAX_SNAPSHOT = 1 << 23
 """Bytes of a snapshot in a welcome, which is one packet, and so one frame."""
 _MAX_RETAINED = 1 << 22
-"""Nobody is admitted while more than this would have to be in the welcome as well."""
+"""Nobody is admitted while the welcome would have to contain more retained bytes than this."""
 _MAX_ATTEMPTS = 4
-"""Requests for admission that may be answered at a time; earlier ones are given up."""
+"""Requests for admission that may be open at a time; older ones are given up."""
 
 
 class MemberQueue(ApplicationQueue):
@@ -71,8 +71,8 @@ class MemberQueue(ApplicationQueue):
         self._me = stream
 
     def begin(self, stream: Stream) -> None:
-        """The process is another member from now on. What was delivered before and is not processed is in the
-        snapshot that this one starts with, or comes again."""
+        """The process is another member from now on. Deliveries that are not processed are in the snapshot
+        that the new member starts with, or are delivered again."""
         self._me = stream
         self.unacked.clear()
         self.past.clear()
@@ -80,7 +80,7 @@ class MemberQueue(ApplicationQueue):
 
 
 class MembershipCore(LinkTable, abc.ABC):
-    """The part of a core that concerns members."""
+    """The part of a core that concerns membership."""
 
     sealing: Sealer = NO_SEALS
 
@@ -90,20 +90,20 @@ class MembershipCore(LinkTable, abc.ABC):
         self.speaks = 1
         """The greatest version of the wire format that this process speaks."""
         self.members: dict[int, ChangingMember] = {}
-        """By address, all that this process has been or has asked to be."""
+        """By address, each member that this process has been or has asked to become."""
         self.address = -1
-        """Of the current one; -1 before the first."""
+        """The current address; -1 before the first."""
         self.identities: dict[int, Contact] = {}
-        """Who this process is at each of its addresses."""
+        """The identity of this process at each of its addresses."""
         self.labels = Labels(self)
         self.since: dict[Stream, int] = {}
-        """When members were admitted, as seen here."""
+        """By stream, when members were admitted, as seen here."""
         self.application = MemberQueue(-1)
         self._numbers: dict[int, int] = {}
-        """For what is delivered and not given to the application, by position: the number of the `Ready` that
-        makes it durable."""
+        """By position, for deliveries not yet given to the application: the number of the `Ready` that makes
+        them durable."""
         self.causes: Causes = {}
-        """The application's messages that its next one depends on immediately."""
+        """The application's messages that its next one directly depends on."""
 
     @abc.abstractmethod
     def step(self, event: Any) -> None: ...
@@ -113,9 +113,9 @@ class MembershipCore(LinkTable, abc.ABC):
 
     @abc.abstractmethod
     def _after(self, member: ChangingMember) -> None:
-        """A member has done something."""
+        """Called after a member has changed."""
 
-    # Who is there
+    # Identities
 
     @property
     def member(self) -> ChangingMember:
@@ -131,37 +131,38 @@ class MembershipCore(LinkTable, abc.ABC):
 
     @property
     def identity(self) -> Contact:
-        """Who this process is at its current address."""
+        """The identity of this process at its current address."""
         return self.identities[self.address]
 
     @property
     def called(self) -> tuple[str, ...]:
-        """What this process is called: the label of its incarnation, and its name."""
+        """The names of this process: the label of its incarnation, and its plain name."""
         return (self.identity.label, self.name)
 
     @property
     def brings_back(self) -> bool:
-        """Whether this member has returned, and has not broadcast again all that may be lost. What its
-        application broadcasts from now on is to come after that."""
+        """Whether this member has returned, and has not yet rebroadcast all messages that may be lost. New
+        broadcasts of its application must follow these."""
         return self.phase == Phase.MEMBER and bool(self.member.backlog.entries)
 
     @property
     def is_started(self) -> bool:
-        """Whether the application may be given messages: it has taken its snapshot, if there is one."""
+        """Whether messages may be delivered to the application: it has restored its snapshot, if there is
+        one."""
         return self.phase == Phase.MEMBER and self.member.snapshot is None
 
     @property
     def snapshot(self) -> bytes | None:
-        """What the application of a new member starts with; None if its sponsor has sent nothing."""
+        """The state that a new member's application starts with; None if its sponsor has sent none."""
         return inline_snapshot(self.member.snapshot)
 
     def contact_of(self, stream: Stream) -> Contact | None:
-        """Who a stream belongs to, as its sponsor has written it."""
+        """The contact of a stream's owner, as its sponsor has written it."""
         return contact_in(self.member.contacts.get(stream, b""))
 
     def known_members(self) -> tuple[list[Contact], list[Contact]]:
-        """Who was in the view when this process was a member last, and whom else it knew: some of them have
-        gone, but are remembered since they may return."""
+        """The members of the last view that this process was in, and the others that it knew: some of those
+        have left, but are remembered since they may return."""
         view: dict[Contact, None] = {}
         others: dict[Contact, None] = {}
         for member in reversed(self.members.values()):
@@ -180,19 +181,19 @@ class MembershipCore(LinkTable, abc.ABC):
         return contact.name if contact is not None else ""
 
     def label(self, stream: Stream) -> str:
-        """What applications call an incarnation."""
+        """The application's name for an incarnation."""
         return self.labels[stream]
 
     def wanted_place(self, link: int) -> str:
-        """Where to call for a link: to a member of the view, or where something is still to be sent. Empty if
-        nobody is to be called."""
+        """The address to call for a link, if it leads to a member of the view or has packets to send. Empty
+        if no call is needed."""
         if not self.members or link not in self.links or link in self.void:
             return ""
         member, (mine, theirs) = self.member, self.links[link]
         stream = member.stream_at.get(theirs)
         if stream is not None and member.addresses.get(stream) != theirs:
-            stream = stream if stream in member.progress.coming else None  # it may be gone, and has to say so
-        if stream is None and member.phase == Phase.LEAVING:  # it may have been told of members only now
+            stream = stream if stream in member.progress.coming else None  # a departed member
+        if stream is None and member.phase == Phase.LEAVING:  # it may learn of members only now
             stream = next((each for each, place in member.addresses.items() if place == theirs), None)
         is_in_view = stream is not None and member.phase in (Phase.MEMBER, Phase.LEAVING)
         if not (is_in_view and mine == self.address) and not self.outboxes[link].packets:
@@ -203,7 +204,7 @@ class MembershipCore(LinkTable, abc.ABC):
         return contact.at if contact is not None and contact.address == theirs else ""
 
     def open_link(self, mine: int, contact: Contact, now: int) -> int:
-        """The link to a process that greets."""
+        """The link to a process that has greeted."""
         link = self.find_link(mine, contact.address)
         if link is None or self.greeted.get(contact.address) != contact:
             self.step(LinkOpened(mine, contact, now))
@@ -230,7 +231,7 @@ class MembershipCore(LinkTable, abc.ABC):
                 self.enqueue(self._link_to(mine, to), data)
 
     def _send_report(self, links: list[int], report: ProgressReport) -> None:
-        """What has changed since the last one on each link, which is the same on most."""
+        """Send the changes since the last report on each link; on most links they are the same."""
         encoded: dict[int, bytes] = {}
         for link in links:
             last = self.reported.get(link)
@@ -249,16 +250,16 @@ class MembershipCore(LinkTable, abc.ABC):
 
     @property
     def wire_versions(self) -> list[int]:
-        """Those that this process speaks."""
+        """The wire versions that this process speaks."""
         return [version for version in CHANGING_WIRE if version <= self.speaks]
 
     def version_with(self, link: int) -> int:
-        """The version of what may be sent on a link, as its two ends have greeted."""
+        """The wire version to use on a link, as negotiated in its greetings."""
         mine, theirs = self.links[link]
         return self.members[mine].speaks_with(theirs)
 
     def _link_to(self, mine: int, theirs: int) -> int:
-        """The link between two addresses, which may be new."""
+        """The link between two addresses, created if necessary."""
         link = self.find_link(mine, theirs)
         if link is None:
             link = self.add_link(mine, theirs)
@@ -309,8 +310,8 @@ class MembershipCore(LinkTable, abc.ABC):
             self._abandon(each, event.time)
 
     def _name_authors(self, backlog: Backlog) -> Backlog:
-        """Others may never have heard of an incarnation whose message is brought back: its admission may be
-        lost with its sponsor."""
+        """Add the original authors' labels: others may never have known an incarnation whose message is
+        brought back, if its admission was lost with its sponsor."""
         if self.speaks < AUTHORS_SINCE:
             return backlog
         entries = []
@@ -328,7 +329,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self._after(member)
 
     def _abandon(self, member: ChangingMember, now: int) -> None:
-        """Nobody will be at this address; whoever was asked for admission is told."""
+        """Give up an address, and notify the contact that was asked for admission."""
         effects = member.abandon(now)
         self._carry_out(member.me, effects)
         told = {address for send in effects.sends for address in send.to}
@@ -338,7 +339,7 @@ class MembershipCore(LinkTable, abc.ABC):
                 self.enqueue(link, nobody)
 
     def new_identity(self, nonce: bytes, at: str) -> Contact:
-        """Who this process is in its next attempt."""
+        """The identity of this process in its next attempt."""
         return Contact(self.name, nonce, at)
 
     def create_founder(self, me: Stream, addresses: list[int]) -> ChangingMember:
@@ -365,7 +366,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self._carry_out(mine, effects)
 
     def _on_admitted(self, member: ChangingMember, now: int) -> None:
-        """The first welcome counts; nobody will be at the other addresses."""
+        """The first welcome counts; the other addresses are given up."""
         self.address = member.me
         self.application.begin(member.stream)
         self._numbers.clear()
@@ -387,12 +388,13 @@ class MembershipCore(LinkTable, abc.ABC):
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether somebody is to be admitted before the next delivery."""
+        """Whether a process is to be admitted before the next delivery."""
         return bool(self.join_requests) and self.retained_bytes <= _MAX_RETAINED
 
     @property
     def may_sponsor(self) -> bool:
-        """Whether the application is between two deliveries and has all that counts as delivered."""
+        """Whether the application is between two deliveries, and has processed everything that counts as
+        delivered."""
         return self.wants_snapshot and self.application.is_idle and not self.member.undelivered
 
     def _on_declined(self, event: Declined) -> None:
@@ -411,7 +413,7 @@ class MembershipCore(LinkTable, abc.ABC):
         self._after(member)
 
     def _encode_sponsored(self, event: Sponsored) -> bytes:
-        """What the welcome says of the state to start with."""
+        """The encoded state that the welcome contains."""
         if event.snapshot is not None and len(event.snapshot) > MAX_SNAPSHOT:
             raise LocalError(f"a snapshot of {len(event.snapshot):,} bytes; {MAX_SNAPSHOT:,} at most")
         return encode_inline(event.snapshot)
@@ -442,11 +444,11 @@ class MembershipCore(LinkTable, abc.ABC):
         self._carry_out(self.address, self.member.remove(event.stream, event.time))
         self._after(self.member)
 
-    # Members that seem to be down
+    # Suspected members
 
     def route_around(self, suspected: Collection[Stream], now: int) -> None:
-        """Now and then: where members forward messages, they avoid those that seem to be down. What is sent
-        depends on it, so it is in the log."""
+        """Called periodically: forwarding avoids suspected members. It affects which packets are sent, so it
+        is logged."""
         if self.phase != Phase.MEMBER or not self.kind.reroutes:
             return
         order = self.member.order
@@ -457,7 +459,7 @@ class MembershipCore(LinkTable, abc.ABC):
     def _on_routes_changed(self, event: RoutesChanged) -> None:
         self._log(event)
         member = self.member
-        for stream in event.trusted:  # first, as they may take the place of the others
+        for stream in event.trusted:  # first, as they may replace the suspected ones
             self._carry_out(member.me, member.trust(stream, event.time))
         for stream in event.suspected:
             self._carry_out(member.me, member.suspect(stream, event.time))

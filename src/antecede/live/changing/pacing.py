@@ -1,8 +1,8 @@
-"""When a super peer writes to its phones: at once, or together with what else is for them soon.
+"""When a super peer writes to its phones: at once, or batched.
 
-With a write for each message and phone, a super peer would spend most of its time in them. So it writes to
-all of them, with what there is for each, and then pauses: a millisecond for each phone, so that it makes at
-most a thousand such writes a second. A message after a pause goes at once.
+One write per message and phone would take most of a super peer's time. So it writes to all phones whatever is
+pending for each, and then pauses for a millisecond per phone, which limits it to a thousand writes a second.
+A message after a pause is written at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST = 0.2
 
 
 class PacedLinks:
-    """The links to phones; `rouse` is called when something may be written on one."""
+    """The links to phones; `rouse` is called when a link may be written to."""
 
     def __init__(self, rouse: Callable[[int], None]) -> None:
         self._rouse = rouse
@@ -34,7 +34,7 @@ class PacedLinks:
         self._links.discard(link)
 
     def rouse(self, link: int) -> None:
-        """There may be something to write on a link."""
+        """A link may have something to write."""
         self._waiting.add(link)
         if self._timer is None:
             loop = asyncio.get_running_loop()

@@ -1,9 +1,9 @@
-"""A phone's core: behind one super peer after another, and never a member of the view.
+"""A phone's core: it is behind one super peer at a time, and never a member of the view.
 
-It has the shape of a member's, so the same driver, journal, links and iterations run it. A phone has an
-address for each time that it asks for a slot. It keeps one through a move, in which nothing is lost and
-nothing comes twice. If a super peer is gone, its phones return elsewhere at another address: with a snapshot,
-and with what they had broadcast or delivered there and others may lack.
+It has the shape of a member's core, so the same driver, journal, links and iterations run it. A phone has an
+address for each time that it asks for a slot, and keeps it through a move, which neither loses nor duplicates
+messages. If a super peer fails, its phones return elsewhere at another address: with a snapshot, and with the
+messages that they had broadcast or delivered there and that others may lack.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PhoneQueue(MemberQueue):
         self._untaken.add(delivery.message)
 
     def take_own(self, delivery: Delivery) -> None:
-        if delivery.message in self._untaken:  # one that was broadcast before it returned is not
+        if delivery.message in self._untaken:  # except those that it broadcast before it returned
             self._untaken.discard(delivery.message)
             super().take_own(delivery)
 
@@ -77,10 +77,11 @@ class PhoneCore(ChangingCore):
         super().__init__(kind, name, durable, own)
         self.application = PhoneQueue(name)
         self.places: dict[str, str] = {}
-        """Where super peers are called, by name; others at the place that they have named."""
+        """By name, where super peers are called; others are called at the address that they have
+        advertised."""
         self._handlers |= {MoveAsked: self._on_move_asked, SuperPeersLost: self._on_super_peers_lost}
 
-    # What it is
+    # Identity
 
     @property
     def process(self) -> ChangingFreescale:
@@ -107,7 +108,7 @@ class PhoneCore(ChangingCore):
 
     @property
     def relied_on(self) -> set[int]:
-        """The addresses of super peers without whom it cannot go on."""
+        """The addresses of super peers that it cannot do without."""
         if self.phase == Phase.LEAVING:
             return {self.hub}
         if self.phase != Phase.MEMBER:
@@ -118,7 +119,7 @@ class PhoneCore(ChangingCore):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has no slot any more, and may only return."""
+        """Whether it has lost its slot, and can only return."""
         return self.phase == Phase.REMOVED
 
     @property
@@ -146,8 +147,8 @@ class PhoneCore(ChangingCore):
         return self.find_link(self.address, address)
 
     def wanted_place(self, link: int) -> str:
-        """Where to call for a link: to a super peer that it relies on, or where something is still to be
-        sent. Empty if nobody is to be called."""
+        """The address to call for a link, if it leads to a super peer that it relies on or has packets to
+        send. Empty if no call is needed."""
         if not self.members or link not in self.links or link in self.void:
             return ""
         relied_on = {self.phone.contact} if self.phase == Phase.JOINING else self.relied_on
@@ -162,7 +163,7 @@ class PhoneCore(ChangingCore):
         """A phone keeps its links: it has few, and may come back to a super peer."""
 
     def _on_partner_gone(self, event: PartnerGone) -> None:
-        """A super peer knows nothing of this phone any more; then it is looked for elsewhere."""
+        """A super peer no longer knows this phone, which then looks for another one."""
         if event.link in self.links:
             self._log(event)
             self.void.add(event.link)
@@ -204,7 +205,8 @@ class PhoneCore(ChangingCore):
         if coming is None and contact in gone and here is not None and contact != here.hub:
             phone.quit(contact)
         effects = self.process.give_up(gone, event.time)
-        # Should they come back: all that was sent before this is accepted there, and then the slot retired.
+        # In case it comes back: the super peer accepts everything sent before this, and then retires the
+        # slot.
         left = [] if coming is None else [coming]
         left += [here] if here is not None and self.has_ended else []
         leaves = [Send((each.hub,), PhoneLeave(each.peer.sent)) for each in left if each.hub in gone]
@@ -229,7 +231,7 @@ class PhoneCore(ChangingCore):
         return wrap(body, follows, None, self.name, now, about)
 
     def give_own(self, delivery: Delivery) -> None:
-        """What this phone has brought comes first, here as everywhere."""
+        """The messages that this phone has brought back come first, here as everywhere."""
         if not self.phone.is_settling:
             super().give_own(delivery)
 
@@ -238,8 +240,8 @@ class PhoneCore(ChangingCore):
         self._give_late(event.time)
 
     def _give_late(self, now: int) -> None:
-        """What this phone has brought has arrived here, as far as it was lost: that is before what it has
-        broadcast since, and before what it broadcasts from now on."""
+        """The messages that this phone has brought back have arrived: they precede what it has broadcast
+        since, and what it broadcasts from now on."""
         if not self.is_started or not self.phone.is_settled:
             return
         late, self.phone.late, self.phone.is_settled = self.phone.late, [], False

@@ -1,4 +1,4 @@
-"""A phone of a live group whose members come and go, as its application sees it.
+"""The application's interface to a phone of a dynamic live group.
 
     async with antecede.join("room", me="phone7", super_peers=["s1@host:7000", "s2@host:7000"],
                              store="phone7", restore=board.load) as group:
@@ -7,8 +7,8 @@
             ...
 
 A phone is behind one super peer at a time. If it cannot reach it for a few seconds, it turns to another one:
-it moves if that is possible, and else returns there with a snapshot, as a member that was removed does. Then
-`restore` is called between two messages, and it has again what it had accepted.
+it moves if that is possible, and otherwise returns there with a snapshot, as a removed member does. Then
+`restore` is called between two messages, and the phone has again everything that it had accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from antecede.protocols.base import LocalError
 
 
 class CutOffError(LocalError):
-    """No super peer can be reached, so what is broadcast could not travel."""
+    """No super peer can be reached, so a broadcast could not be sent."""
 
 
 class PhoneGroup(DynamicGroup):
@@ -50,7 +50,7 @@ class PhoneGroup(DynamicGroup):
         self._failover: Failover
         self._calls: set[asyncio.Task[None]] = set()
         self._reasons: dict[str, str] = {}
-        """Why super peers were not reached, when they were called last."""
+        """By name, why super peers could not be reached at the last attempt."""
         self._calling = ""
         """The super peer that is being called, until it has greeted."""
         super().__init__(settings, None, restore, clock)
@@ -68,7 +68,7 @@ class PhoneGroup(DynamicGroup):
         return {**super()._identity(), "protocol": self._core.kind.name, "phone": True}
 
     def _contacts(self) -> list[Member]:
-        """Those that are connected first."""
+        """The connected super peers first."""
         connected = {self._core.greeted[each].name for each in self._connected_addresses()}
         return sorted(self.settings.super_peer_list(), key=lambda each: each.name not in connected)
 
@@ -88,13 +88,13 @@ class PhoneGroup(DynamicGroup):
                     await self._driver.durable()
                 await self._until(lambda: core.phase != Phase.LEAVING)
                 if core.phase == Phase.REMOVED:
-                    # Its super peer has gone: what it has broadcast there travels with it once more.
+                    # Its super peer is gone: the phone brings back what it has broadcast there.
                     self._state = "open"
                     self._check_removed()
         await self.aclose()
 
     async def move(self, to: str) -> None:
-        """Move to another super peer, by name. Returns when that is the super peer."""
+        """Move to another super peer, by name. Returns when the move is complete."""
         self._check_open()
         wanted = [each for each in self.settings.super_peer_list() if each.name == to]
         if not wanted:
@@ -119,7 +119,7 @@ class PhoneGroup(DynamicGroup):
         contact = self._core.greeted.get(self._core.hub)
         return contact.name if contact is not None else ""
 
-    # Who is there
+    # Membership
 
     @property
     def me(self) -> str:
@@ -157,8 +157,8 @@ class PhoneGroup(DynamicGroup):
         return self._failover.is_cut_off
 
     async def _broadcast(self, body: Body, about: About, timeout: float | None) -> MessageId:
-        """As at a member. While its super peer cannot be reached it waits, until there is another one or
-        for `timeout` seconds; then it raises `CutOffError`, and nothing was broadcast."""
+        """As at a member. While its super peer is unreachable, it waits until there is another one, or at
+        most `timeout` seconds; then it raises `CutOffError`, and nothing was broadcast."""
         if self._failover.is_cut_off:
             try:
                 async with asyncio.timeout(self._patience if timeout is None else timeout):
@@ -180,8 +180,8 @@ class PhoneGroup(DynamicGroup):
         return f"{text} ({why})" if why else text
 
     _patience = 10.0
-    """Seconds that `broadcast` waits for a super peer unless it is told: longer than turning to another one
-    takes."""
+    """Default seconds that `broadcast` waits for a super peer: longer than it takes to turn to another
+    one."""
 
     def _is_full(self) -> bool:
         core = self._core
@@ -199,7 +199,7 @@ class PhoneGroup(DynamicGroup):
         own = [each for each in core.phone.retained if each.number == 0]
         return [self.super_peer or self.settings.me] if own else []
 
-    # Looking
+    # Inspection
 
     def delivered(self) -> dict[str, int]:
         return {self.settings.me: self._core.broadcasts}
@@ -210,7 +210,7 @@ class PhoneGroup(DynamicGroup):
     def _is_member(self, name: str) -> bool:
         return name in {each.name for each in self.settings.super_peer_list()}
 
-    # What happens
+    # Events
 
     def _on_tick(self) -> None:
         core = self._core
@@ -238,7 +238,7 @@ class PhoneGroup(DynamicGroup):
             self._notify("cut off", self.super_peer, text)
 
     def _seek(self, who: Member) -> None:
-        """Call a super peer, to have a link to it."""
+        """Call a super peer to establish a link."""
         if not self._calling:
             self._calling = who.name
             task = asyncio.create_task(self._call(who))

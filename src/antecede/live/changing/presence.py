@@ -1,11 +1,10 @@
-"""Who is connected now: members and phones by name, told from link to link, outside of the causal order.
+"""Who is connected now: names of members and phones, gossiped from link to link, outside of the causal order.
 
-Each member tells the others of itself and of the phones that are connected to it, and its phones of everyone
-of whom it hears. Only what has changed since the last time is told, at most once a second, and all of it when
-a connection begins; with the connection, what was told over it is forgotten. So whatever happens, everybody
-is right again two seconds after the last change: a phone's super peer tells the others, and they tell their
-phones. It costs no message, no count and
-no byte of the store.
+Each member reports itself and its connected phones to the other members, and everyone it knows of to its
+phones. Updates contain only changes, and are sent at most once a second; a new connection begins with a full
+update, and when a connection ends, its reports are forgotten. So all views are correct two seconds after the
+last change: a phone's super peer notifies the other members, and they notify their phones. Presence uses no
+messages, no counts and no disk space.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ MAX_NAMES = 100_000
 
 
 class PresenceUpdate(msgspec.Struct, frozen=True, array_like=True, tag=42):
-    """Who has come and who has gone, since the last update on this connection."""
+    """Who has connected and disconnected since the last update on this connection."""
 
     come: list[str]
     gone: list[str]
 
 
 class PresenceTable:
-    """What one process tells and hears. Links are known by their numbers."""
+    """What one process reports and receives. Links are identified by their numbers."""
 
     def __init__(self, name: str, is_phone: bool) -> None:
         self._name, self._is_phone = name, is_phone
         self._reported: dict[int, frozenset[str]] = {}
         self._heard: dict[int, set[str]] = {}
         self._phones: dict[int, str] = {}
-        """Those that are connected here, by link."""
+        """The phones connected to this member, by link."""
         self._reported_at = float("-inf")
         self._here = self._everyone = frozenset({name})
 
     def open(self, link: int, name: str, is_phone: bool) -> None:
-        """A connection begins, to a phone or a member. Both know each other by name."""
+        """A connection to a phone or a member is established. Both sides know each other's name."""
         self._reported[link] = frozenset({self._name})
         if is_phone:
             self._phones[link] = name
@@ -69,18 +68,18 @@ class PresenceTable:
             raise RemoteError(f"it says that more than {MAX_NAMES:,} are connected to it")
 
     def everyone(self, believes: Callable[[int], bool]) -> frozenset[str]:
-        """All that are connected, as told over the links that are believed."""
+        """Everyone who is connected, according to the links that are believed."""
         heard = [names for link, names in self._heard.items() if believes(link)]
         return frozenset({self._name}).union(self._phones.values(), *heard)
 
     def updates(self, now: float, believes: Callable[[int], bool]) -> Iterable[tuple[int, PresenceUpdate]]:
-        """What to send now, and to whom."""
+        """The updates to send now, by link."""
         if self._is_phone or now - self._reported_at < TELL_SECONDS:
             return
         self._reported_at = now
         here = frozenset({self._name, *self._phones.values()})
         everyone = self.everyone(believes)
-        # The same set for many: then they are found to be the same at once.
+        # Share one set among links, so that equality is an identity check.
         self._here = self._here if self._here == here else here
         self._everyone = self._everyone if self._everyone == everyone else everyone
         made: dict[tuple[frozenset[str], frozenset[str]], PresenceUpdate] = {}

@@ -1,4 +1,4 @@
-"""Which protocols live groups whose members come and go may use."""
+"""Which protocols dynamic live groups may use."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ LIVE: dict[str, type[ChangingMember]] = {
         ChangingBasic,
     )
 }
-"""By name, as a group's setting `protocol` says it."""
+"""By name, as the setting `protocol` states it."""
 
 WITH_PHONES: dict[str, type[ChangingFreescale]] = {
     name: kind for name, kind in LIVE.items() if issubclass(kind, ChangingFreescale)
 }
-"""Those whose members may have processes behind them: phones of super peers, local processes of gateways."""
+"""Protocols whose members may have processes behind them: phones of super peers, local processes of
+gateways."""
 
 
 def live_kind(name: str) -> type[ChangingMember]:
-    """The class of a group's members, or an `InputError` that says what to write instead."""
+    """The class of a group's members, or an `InputError` that suggests an alternative."""
     if name in LIVE:
         return LIVE[name]
     protocol = find_protocol(name)

@@ -1,4 +1,4 @@
-"""What becomes of a message of an encrypted group that is next for the application."""
+"""What to do with the next message for the application in an encrypted group."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ class Readability(enum.Enum):
 
     GIVE = enum.auto()
     SKIP = enum.auto()
-    """It cannot be read here, or is about keys."""
+    """The message cannot be read here, or is about keys."""
     WAIT = enum.auto()
-    """Its key is on the way."""
+    """Its key is on its way."""

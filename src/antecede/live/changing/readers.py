@@ -1,9 +1,9 @@
-"""Who reads in an encrypted group: the public keys of members and phones, and the certificates that vouch for
+"""The readers of an encrypted group: public keys of members and phones, with the certificates that vouch for
 them.
 
-That a certificate names a reader and has signed its keys is verified when these are announced; that it is by
-the group's authority, has not expired and is not revoked, whenever something is encrypted for it. So what is
-remembered is the same in a replay, at whatever time that happens.
+That a certificate has signed its reader's keys is verified once, when they are announced. That the group's
+authority issued it, and that it is neither expired nor revoked, is verified whenever something is encrypted
+for its reader. So the remembered state is the same in a replay, whenever that happens.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TRUSTED_SECONDS = 1.0
-"""How long a reader is trusted until its certificate is looked at again."""
+"""How long a reader is trusted before its certificate is checked again."""
 
 
 class _Certificate(msgspec.Struct, frozen=True):
-    """One that the group's authority has issued."""
+    """A certificate issued by the group's authority."""
 
     name: str
     number: str
@@ -48,12 +48,13 @@ class Readers:
         self._unusable: set[ReaderId] = set()
         self._trusted: dict[ReaderId, bytes] = {}
         self._looked_at = 0.0
-        """When `_trusted` was found; 0 if something has changed since."""
+        """When `_trusted` was computed; 0 if something has changed since."""
 
-    # Who is known
+    # Known readers
 
     def add(self, reader: Reader, is_own: bool) -> bool:
-        """A reader announces its keys; whether that is news. A `RemoteError` if nothing proves them."""
+        """A reader announces its keys; returns whether that is new. Raises a `RemoteError` if the keys are
+        not proven."""
         if not is_own and not self.is_proven(reader):
             raise RemoteError(f"keys of {reader.name} for which no certificate of that name vouches")
         readers, own = self.state.readers, id_of(reader)
@@ -72,7 +73,7 @@ class Readers:
         return True
 
     def replace(self, readers: Iterable[Reader], gone: Mapping[ReaderId, int]) -> None:
-        """A newcomer's contact says who is there."""
+        """Replace all readers by those that a newcomer's contact offers."""
         self.state.readers = {id_of(each): each for each in readers if self.is_proven(each)}
         self.state.gone = dict(gone)
         self.changed()
@@ -83,7 +84,7 @@ class Readers:
         self.changed()
 
     def changed(self) -> None:
-        """Somebody has come or gone."""
+        """The set of readers has changed."""
         self._looked_at = 0.0
 
     def is_proven(self, reader: Reader) -> bool:
@@ -98,7 +99,7 @@ class Readers:
         )
 
     def verify(self, by: ReaderId, message: Any) -> Reader:
-        """Who has signed a message, or a `RemoteError`."""
+        """The reader who has signed a message, or a `RemoteError`."""
         reader = self.state.readers.get(by)
         if reader is None or not group_keys.is_signed(
             reader.signing_key, self.statement(message), message.signature
@@ -106,17 +107,17 @@ class Readers:
             raise RemoteError("its sender has not signed it, or is not known as a reader")
         return reader
 
-    # Who is there
+    # Active readers
 
     def is_active(self, reader: ReaderId) -> bool:
-        """Whether somebody reads now, as far as is known here."""
+        """Whether this reader is present now, as far as is known here."""
         found = self.state.readers.get(reader)
         if found is None or self.state.gone.get(reader, -1) >= found.version:
             return False
         return self._places.has(found)
 
     def trusted(self) -> dict[ReaderId, bytes]:
-        """Those for whom this process encrypts, with the keys to do that."""
+        """The readers that this process encrypts for, with their public keys."""
         if time.monotonic() - self._looked_at > _TRUSTED_SECONDS or not self._looked_at:
             self._looked_at = time.monotonic()
             self._trusted = {
@@ -148,21 +149,21 @@ class Readers:
         return _Certificate(holder.name, f"{decoded.serial_number:x}", expires)
 
     def exclude(self, readers: Iterable[ReaderId]) -> None:
-        """Nothing can be encrypted with the keys of these."""
+        """Exclude readers whose keys cannot be used for encryption."""
         self._unusable.update(readers)
         self.changed()
 
-    # What is signed
+    # Signing
 
     def announcement(self, name: str, keys: ReaderKeys, place: tuple[int, int], version: int) -> Reader:
-        """The keys of this process, signed."""
+        """This process's keys, signed."""
         certificate = self._security.signing_certificate
         reader = Reader(name, certificate, keys.decryption_key, keys.signing_key, *place, version)
         signature = self._security.signing_key.sign(self.statement(reader))
         return msgspec.structs.replace(reader, signature=signature)
 
     def statement(self, message: Any) -> bytes:
-        """What the signature in a message is of."""
+        """The bytes that the signature in a message covers."""
         unsigned = encode(msgspec.structs.replace(message, signature=b""))
         kind = type(message).__name__.encode()
         return b"antecede " + kind + b"\0" + self._group.encode() + b"\0" + unsigned

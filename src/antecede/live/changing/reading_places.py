@@ -1,6 +1,6 @@
-"""Where the readers of an encrypted group are, as far as one process sees it (`secrecy.py`).
+"""Where the readers of an encrypted group are, as far as one process knows (`secrecy.py`).
 
-Members see the view, and a super peer its phones. A phone sees neither: it believes what members tell it.
+A member knows the view, and a super peer its phones. A phone knows neither: it trusts what members report.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from antecede.live.changing.super_peer import SuperPeerCore
 
 _OTHERS_SECONDS = 3.0
-"""How long others have time to tell phones of a departure before this member does."""
+"""How long the designated member has time to report a departure to phones before this member does."""
 _MOVING_SECONDS = 5.0
-"""How long a phone that has left its place may take to say where it is now."""
+"""How long a phone that has left its slot has time to announce where it is now."""
 
 
 class Places:
-    """What the core of a member knows."""
+    """Readers' places as a member's core knows them."""
 
     def __init__(self, core: ChangingCore) -> None:
         self._core = core
@@ -38,18 +38,19 @@ class Places:
 
     @property
     def contact(self) -> int:
-        """The address of the member that has admitted this one; 0 if it is a founder, or that has gone."""
+        """The address of the member that has admitted this one; 0 if this is a founder, or that member has
+        left."""
         member = self._core.member
         admission = member.admissions.get(member.stream)
         return member.addresses.get(admission.origin, 0) if admission is not None else 0
 
     @property
     def author(self) -> str:
-        """What envelopes say of their author."""
+        """How envelopes name this process as their author."""
         return self._core.identity.label if self._core.has_phones else ""
 
     def has(self, reader: Reader) -> bool:
-        """Whether a reader is where it says that it is."""
+        """Whether a reader is where it claims to be."""
         if reader.behind:
             return self.is_in_view(reader.behind)
         stream = self._core.member.stream_at.get(reader.address)
@@ -63,7 +64,7 @@ class Places:
 
 
 class PhonePlaces(Places):
-    """What the core of a phone knows."""
+    """Readers' places as a phone's core knows them."""
 
     _core: PhoneCore
 
@@ -87,19 +88,19 @@ class PhonePlaces(Places):
 
 
 class Departures:
-    """What a member has to tell others: which readers, and which addresses with keys, are not there any more.
+    """The departures that a member must announce: of readers, and of addresses that may have keys.
 
-    Each departure is told by one member: a phone's by its super peer, others by the first of the view, and by
-    everybody if that does not happen.
+    One member announces each departure: a phone's super peer, or else the first member of the view; if that
+    does not happen, every member does.
     """
 
     def __init__(self, core: ChangingCore) -> None:
         self._core = core
         self._noticed: dict[ReaderId | int, float] = {}
-        """When it was first seen that they are gone."""
+        """When each departure was first noticed."""
 
     def find(self, state: SecrecyState, places: Places, now: float) -> tuple[list[ReaderId], list[int]]:
-        """The readers and the addresses of which others are to be told now."""
+        """The readers and the addresses whose departure is to be announced now."""
         core = self._core
         is_first = core.me == min(core.member.addresses, default=-1)
         patience: dict[ReaderId | int, float] = {}

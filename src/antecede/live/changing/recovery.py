@@ -1,4 +1,4 @@
-"""Bringing a process back after a crash: a checkpoint of its core, and a replay of the log since."""
+"""Recovery of a process after a crash: a checkpoint of its core, and a replay of the log since."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChangingCoreState(msgspec.Struct):
     void: set[int]
     sent: dict[int, int]
     acked_packets: dict[int, tuple[int, bytes]]
-    """For each link, the last packet that was acknowledged, and its chain value."""
+    """For each link, the number of the last acknowledged packet, and its chain value."""
     received: dict[int, int]
     received_chain: dict[int, bytes]
     lineage: list[Incarnation]
@@ -72,7 +72,7 @@ class ChangingCoreState(msgspec.Struct):
 
 
 def take_checkpoint(core: ChangingCore) -> Checkpoint:
-    """The core as it is, with the packets that are not acknowledged."""
+    """The current state of a core, with its unacknowledged packets."""
     queue = core.application
     state = ChangingCoreState(
         members={address: member.save() for address, member in core.members.items()},
@@ -130,7 +130,7 @@ def _needed_packets(core: ChangingCore) -> list[StoredPacket]:
 
 
 def restore(core: ChangingCore, store: SavedStore) -> None:
-    """Make a new core what the journal says that this process was."""
+    """Restore a new core to the state that the journal records."""
     try:
         _restore(core, store)
     except InputError:
@@ -155,7 +155,7 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
                 _poll(core, last, store)
         else:
             core.step(record)
-    # What the replay asks for was persisted before.
+    # The requests of a replay were persisted before.
     core.finish_replay()
     ready = core.ready()
     if ready.history is not None:
@@ -171,7 +171,7 @@ def _restore(core: ChangingCore, store: SavedStore) -> None:
         _poll(core, last, store)
     queue.resume(acked, attempts)
     if not store.cursor_is_exact:
-        # Whatever is deliverable may have been yielded before the power failed.
+        # Every deliverable message may have been yielded before the power failed.
         store.uncertain_until = _deliverable(core)
     queue.uncertain_until = store.uncertain_until
     while queue.delivered < queue.uncertain_until and core.poll(last):
@@ -188,7 +188,7 @@ def _poll(core: ChangingCore, now: int, store: SavedStore) -> None:
 
 
 def _deliverable(core: ChangingCore) -> int:
-    """How many messages could have been delivered to the application in all; tried on a copy."""
+    """How many messages could have been delivered to the application in all, determined on a copy."""
     count = core.application.delivered
     if core.phase == Phase.MEMBER and core.is_started:
         copy = core.kind.restore(core.member.save())
@@ -206,7 +206,7 @@ def _load(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPack
 
 
 def load_members(core: ChangingCore, state: ChangingCoreState, packets: list[StoredPacket]) -> None:
-    """All but what its application is to be given."""
+    """Everything but the application's queue."""
     core.members = {address: core.kind.restore(saved) for address, saved in state.members.items()}
     for member in core.members.values():
         member.use_sealer(core.sealing)
@@ -233,7 +233,7 @@ def load_members(core: ChangingCore, state: ChangingCoreState, packets: list[Sto
         for link, number in stored.sent:
             sent[link].append((number, stored.data))
     for link, numbered in sent.items():
-        for number, data in sorted(numbered):  # each builds on the chain value of the one before
+        for number, data in sorted(numbered):  # each extends the chain value of the one before
             core.outboxes[link].extend(number, [data])
     core.application.past = state.past
     core.resume_backfill(state.position, state.backfill_first, state.backfilled, state.backfill_end)

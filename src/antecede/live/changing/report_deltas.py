@@ -1,9 +1,8 @@
-"""Reports of progress on a link: what has changed since the last one there, which the other end has.
+"""Progress reports as deltas: what has changed since the last report on a link, which the other end has.
 
-Links are reliable and FIFO, so a difference needs no acknowledgement. Streams are named by their places in
-the last report, so a count that has grown takes two bytes, however long the stream's id is. The first report
-on a link is whole, and so is the first one after a checkpoint, which therefore need not say what was sent
-last.
+Links are reliable and FIFO, so a delta needs no acknowledgement. Streams are named by their index in the last
+report, so a count that has grown takes two bytes, however long the stream's id is. The first report on a link
+is complete, and so is the first one after a checkpoint, which therefore need not record what was sent last.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from antecede.membership.packets import ControlPacket, Counts, ProgressReport, S
 from antecede.protocols.base import RemoteError
 
 _LONGEST_NUMBER = 9
-"""Bytes, of seven bits each: a count fits into 63 bits."""
+"""Bytes of seven bits each: a count fits into 63 bits."""
 
 
 class ReportRest(msgspec.Struct, frozen=True, array_like=True):
-    """What a report says besides its counts; as in `ProgressReport`."""
+    """The fields of a report other than its counts; as in `ProgressReport`."""
 
     closed: Counts
     done: frozenset[Stream]
@@ -31,13 +30,13 @@ class ReportRest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportDelta(ControlPacket, frozen=True, array_like=True, tag=56):
-    """What has changed since the last report on this link."""
+    """The changes since the last report on this link."""
 
     since: ClassVar[int] = 2
 
     counts: bytes
-    """For each count that has grown: how many places of the last report's streams, in order, are passed, and
-    by how much it has grown."""
+    """For each count that has grown: how many streams of the last report are skipped, in order, and by how
+    much the count has grown."""
     added: Counts
     dropped: list[Stream]
     rest: ReportRest | None
@@ -45,7 +44,7 @@ class ReportDelta(ControlPacket, frozen=True, array_like=True, tag=56):
 
 
 class ReportRequest(ControlPacket, frozen=True, array_like=True, tag=57):
-    """Its sender waits for the reports of others, who would take their time."""
+    """Asks the receiver to report its progress now: the sender is waiting for it."""
 
     since: ClassVar[int] = 2
 
@@ -60,7 +59,7 @@ _TAGS = {_encode(ReportDelta(b"", {}, [], None))[1], REPORT_REQUEST[1]}
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether a packet is one of these, and none of a member."""
+    """Whether a packet is of one of these types, rather than one of a member's."""
     return len(data) > 1 and data[1] in _TAGS
 
 
@@ -72,7 +71,7 @@ def decode(data: bytes) -> ReportDelta | ReportRequest:
 
 
 def encode_report(last: ProgressReport | None, report: ProgressReport) -> bytes:
-    """A report for a link whose last one was that."""
+    """Encode a report for a link on which `last` was the previous one."""
     if last is None or last.member != report.member:
         return _encode(report)
     numbers, passed = [], 0
@@ -91,7 +90,7 @@ def encode_report(last: ProgressReport | None, report: ProgressReport) -> bytes:
 
 
 def apply_delta(last: ProgressReport | None, delta: ReportDelta) -> ProgressReport:
-    """The whole report."""
+    """The complete report."""
     if last is None:
         raise RemoteError("a report of changes, and none before it")
     delivered, numbers = dict(last.delivered), _unpack(delta.counts)
@@ -114,7 +113,8 @@ def _rest_of(report: ProgressReport) -> ReportRest:
 
 
 def _pack(numbers: Iterable[int]) -> bytes:
-    """Seven bits in a byte, the least first; the eighth says that more follow."""
+    """Variable-length integers: seven bits per byte, least significant first; the eighth bit says that more
+    follow."""
     packed = bytearray()
     for number in numbers:
         while number > 0x7F:

@@ -1,9 +1,9 @@
 """When a member reports its progress.
 
-Nobody needs to know at once what others have delivered, unless the view changes or somebody waits. So who
-waits asks the others (`asks`), and else a member lets deliveries add up. A round of reports of everyone to
-everyone is n² packets, each with up to n counts: they may cost about as much as the messages that they
-report, and when there are few messages, about as much as heartbeats.
+Other members need to know what this one has delivered only if the view changes or somebody waits for it. So a
+waiting member asks the others (`asks`), and otherwise deliveries accumulate before they are reported. A round
+of reports from everyone to everyone is n² packets, each with up to n counts. Reports may cost about as much
+as the messages that they cover, and in a quiet group about as much as heartbeats.
 """
 
 from __future__ import annotations
@@ -16,54 +16,55 @@ from antecede.membership.packets import Counts, ProgressReport, Stream, is_found
 from antecede.membership.state import Phase
 
 RETRY = 1_000_000_000
-"""How long a member waits before it asks again, in nanoseconds: a second, by which all else is measured."""
+"""How long a member waits before it asks again, in nanoseconds: one second, the unit of the other
+intervals."""
 _LONGEST = 600
 """Seconds after which a delivery is reported in any case."""
 _CALM_REPORTS, _BUSY_REPORTS = 25, 2_500
-"""Packets with reports a second, over the group: if nobody waits, and while the view changes."""
+"""Reports per second over the whole group: while nobody waits, and while the view changes."""
 _FEW_MEMBERS = 16
-"""Above so many, a round in a calm group is made less often: nobody waits, and bytes are bounded below."""
+"""In larger groups, rounds are rarer while nobody waits; `_BYTES` bounds the retained messages."""
 _DELIVERIES, _SQUARE = 4, 12
 """A report is due after 4 n deliveries, and after n² / 12 in large groups, whose reports are long."""
 _BYTES = 1 << 20
-"""And after so many bytes, which are retained until they are known to be stable."""
+"""A report is due after this many bytes, which are retained until they are known to be stable."""
 _SHORT = 0.2
-"""Seconds for which nobody has to be asked: that is how often members look whether a report is due."""
+"""Seconds between checks for a due report. If rounds are this frequent, there is no need to ask."""
 
 
 class ReportSchedule:
-    """What was reported last, and when. Not in the store: after a restart a member reports once more."""
+    """What was reported last, and when. Not persisted: after a restart a member reports once more."""
 
     def __init__(self) -> None:
         self._last: Any = None
         self._deliveries = self._at = self._asked_at = self._checked_at = 0
         self._since: int | None = None
-        """When the first delivery was noticed that is not reported."""
+        """When the first unreported delivery was noticed."""
         self._waits = self._waited = False
         self._heard: dict[Stream, Counts] = {}
-        """By member, the last counts of which nothing is lacking here."""
+        """By member, the last counts of which this member has every message."""
         self.bytes = 0
-        """Of the messages that were delivered since."""
+        """Bytes of the messages delivered since the last report."""
         self.wants = False
-        """Whether the application waits for what others report; its driver says so before each tick."""
+        """Whether the application waits for others' reports; set by the driver before each tick."""
         self.is_asked = False
-        """Whether somebody else does."""
+        """Whether another member waits for this one's report."""
         self._has_news = False
 
     def hear(self, last: ProgressReport | None, report: ProgressReport) -> None:
-        """Another one's report has come. What is said to one that does not know a stream yet is lost on it,
-        so it is said again when it does. Founders are known to all."""
+        """Another member's report has arrived. A member ignores counts of streams that it does not know yet,
+        so they are repeated when it reports a stream for the first time. All members know the founders."""
         new = report.delivered.keys() - (last.delivered.keys() if last is not None else ())
         self._has_news |= any(not is_founder(stream) for stream in new)
 
     def due(self, member: ChangingMember, now: int) -> Reported | None:
-        """The report that is due, if one is; then it is taken as made. O(members), and once a second O(what
+        """The report that is due, if any; it is then considered sent. O(members), and once a second O(what
         others have reported since)."""
         if member.phase not in (Phase.MEMBER, Phase.LEAVING):
             return None
         state, deliveries = _state(member), member.deliveries
         if self._last is None and _is_fresh(member):
-            self._last, self._deliveries = state, deliveries  # everybody knows that
+            self._last, self._deliveries = state, deliveries  # every member knows this initial state
         if deliveries != self._deliveries and self._since is None:
             self._since = now
         asks = self._asks(member, now)
@@ -74,7 +75,7 @@ class ReportSchedule:
         return Reported(now, asks)
 
     def _asks(self, member: ChangingMember, now: int) -> bool:
-        """Whether others are to be asked: this member waits since the last look, a second ago."""
+        """Whether to ask others now: this member has been waiting since the last check, a second ago."""
         if now - self._checked_at >= RETRY:
             self._checked_at, self._waited = now, self._waits
             self._waits = self._is_waiting(member)
@@ -94,7 +95,7 @@ class ReportSchedule:
             return elapsed >= _interval(size, _BUSY_REPORTS) or self._last is None
         if not is_fresh or self._since is None:
             return False
-        # Not all at the same moment, though all have delivered the same.
+        # Jitter: members that have delivered the same messages should not all report at once.
         spread = 1 + (member.stream * 40_503 + member.reports * 40_499) % 256 / 1_024
         most = max(_DELIVERIES * size, size * size // _SQUARE) * spread
         return (
@@ -104,7 +105,7 @@ class ReportSchedule:
         )
 
     def _is_waiting(self, member: ChangingMember) -> bool:
-        """Whether somebody else must send something before this member can go on."""
+        """Whether another member must send something before this one can proceed."""
         if member.phase == Phase.LEAVING or member.removals.removed or member.early or member.lacked:
             return True
         order = member.order
@@ -122,7 +123,7 @@ class ReportSchedule:
 
 
 def _interval(size: int, reports: int) -> int:
-    """How long a round of so many members takes at this rate."""
+    """How long a round of this many members takes at this rate."""
     seconds, longest = size * (size - 1) / reports, 1.0
     if reports == _CALM_REPORTS:
         seconds, longest = seconds * max(1.0, size / _FEW_MEMBERS), _LONGEST
@@ -130,7 +131,7 @@ def _interval(size: int, reports: int) -> int:
 
 
 def _state(member: ChangingMember) -> Any:
-    """What a report says besides how much is delivered of each stream."""
+    """The content of a report other than the counts of delivered messages."""
     delivered = member.order.delivered
     return (
         member.stream,
@@ -145,12 +146,12 @@ def _state(member: ChangingMember) -> Any:
 
 
 def _is_fresh(member: ChangingMember) -> bool:
-    """Whether this is a founder of a group in which nothing has happened."""
+    """Whether this is a founder of a group in which nothing has happened yet."""
     return not any(member.order.delivered.values()) and all(map(is_founder, member.order.delivered))
 
 
 def _is_unsettled(member: ChangingMember) -> bool:
-    """Whether members come or go: what is closed, done or forgotten waits for everyone's reports."""
+    """Whether membership is changing: streams are closed, done or forgotten only after everyone's reports."""
     return bool(
         member.ends
         or member.forgotten

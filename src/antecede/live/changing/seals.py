@@ -1,20 +1,19 @@
-"""Seals in a group that changes: each message is signed at its origin, by stream.
+"""Seals in a dynamic group: each message is signed at its origin, by stream.
 
-A seal is the chain value of the stream's message before, and a signature over the statement that this one
-leads to the next value (`live/seals.py`). The value covers the message's content and what it names as causes,
-so neither can be changed on the way: in a fetch, in a welcome, or by who forwards it. The key is that of the
-name to which the stream belongs. That name is bound to the stream by the id of the stream itself, which is a
-hash of an address and of the message that admitted it, and the address is one of the name; the admission is
-a message that its sponsor has signed.
+A seal contains the chain value of the stream's previous message, and a signature over the statement that this
+message leads to the next value (`live/seals.py`). The value covers the message's content and its causes, so
+neither can be changed on the way: in a fetch, in a welcome, or by a member that forwards it. The key is that
+of the name to which the stream belongs. The stream id binds that name: it is a hash of an address, which is
+derived from the name, and of the message that admitted it; and the sponsor has signed the admission.
 
-Everything is verified before it is recorded, so a replay trusts what it finds. What comes before the
-admission of its sender is known is verified when that is delivered. A replay does that again, with the
-certificates that were known then: they are recorded too. So are this member's own signatures, since its key
-may have been replaced by the time of a replay.
+Everything is verified before it is recorded, so a replay trusts what it finds. Messages that arrive before
+their sender's admission is known are verified when that admission is delivered. A replay repeats this with
+the certificates that were known then, which are recorded too. So are this member's own signatures, since its
+key may have been replaced by the time of a replay.
 
-What an origin has signed is accepted, whichever way it comes; whoever has signed two messages under one id is
-reported, with the proof, and nobody talks to that incarnation any more. The first of the two that arrives
-counts here.
+What an origin has signed is accepted on any path. A member that has signed two messages under one id is
+reported with the proof, and the others refuse that incarnation from then on. Each member keeps the first of
+the two messages that it receives.
 """
 
 from __future__ import annotations
@@ -62,30 +61,30 @@ if TYPE_CHECKING:
     from antecede.membership.member import ChangingMember
 
 Causes = Mapping[int, Any]
-"""What a message names, by stream, as its protocol writes it."""
+"""A message's causes by stream, as its protocol encodes them."""
 
 _START = bytes(CHAIN_BYTES)
 _MAX_EARLY_CONTACTS = 1_024
 MAX_PARTED = 64
-"""How many names without a stream certificates are kept of. Somebody who is removed and returns is unknown
-here for a while, and those to whom it has returned do not show its certificate a second time."""
+"""For how many names without a stream certificates are kept. A member that is removed and returns is unknown
+here for a while, and members that it has returned to do not send its certificate again."""
 _encode = msgspec.msgpack.Encoder().encode
 _statement_decoder = msgspec.msgpack.Decoder(Statement)
 
 
 class StreamSignatures(Signatures, Protocol):
-    """Signs as one name, and verifies for all: members are numbered by stream."""
+    """Signs as one name, and verifies for all names; members are numbered by stream."""
 
     @property
     def names(self) -> Iterable[str]:
-        """Of whom a certificate is known."""
+        """The names whose certificates are known."""
 
     def forget(self, name: str) -> None:
-        """The certificates of a name are not needed any more."""
+        """Forget the certificates of a name."""
 
 
 class SealState(msgspec.Struct):
-    """What a checkpoint keeps of it."""
+    """The part of the seals that a checkpoint contains."""
 
     latest: dict[Stream, Statement] = {}
     certificates: list[bytes] = []
@@ -94,25 +93,25 @@ class SealState(msgspec.Struct):
 
 
 class StreamSeals(Sealer):
-    """Seals the messages of one process, and verifies those of others. Without `signatures` it does neither,
-    except that a replay seals what was sealed before."""
+    """Seals this process's messages, and verifies those of others. Without `signatures` it does neither,
+    except that a replay restores earlier seals."""
 
     def __init__(self, core: ChangingCore) -> None:
         self._core = core
         self.signatures: StreamSignatures | None = None
         self._seals = Seals(_NoSignatures())
         self.latest: dict[Stream, Statement] = {}
-        """The statement on the last message of each stream that is here."""
+        """The statement on the last message of each stream that was received."""
         self.liars: dict[Stream, list[Statement]] = {}
         """Streams with two messages under one id, and the proof."""
         self._early_contacts: dict[Stream, Contact] = {}
-        """Of members whose admission is here and not delivered."""
+        """By stream, members whose admission was received and is not delivered yet."""
         self._recorded: dict[tuple[Stream, int], bytes] = {}
-        """This process's signatures in the log, for a replay."""
+        """This process's signatures from the log, for a replay."""
         self._known: dict[Stream, str] = {}
-        """The streams that are not forgotten, and whose they are."""
+        """The streams that are not forgotten, and the names they belong to."""
         self._parted: dict[str, None] = {}
-        """Names with certificates and without a stream; those that have been for longest come first."""
+        """Names with certificates and without a stream, the oldest first."""
         self.unlogged: list[Signed] = []
 
     def use(self, signatures: StreamSignatures) -> None:
@@ -122,10 +121,10 @@ class StreamSeals(Sealer):
     def is_on(self) -> bool:
         return self.signatures is not None
 
-    # Who is who
+    # Names and streams
 
     def name_of(self, stream: Stream) -> str:
-        """Whose key signs the messages of a stream."""
+        """The name whose key signs the messages of a stream."""
         contact = self._contact_of(stream)
         if contact is None:
             raise RemoteError("messages of a member of whose admission nothing is known here")
@@ -137,7 +136,8 @@ class StreamSeals(Sealer):
         return found or self._early_contacts.get(stream)
 
     def _note_admission(self, admission: AdmitMember, message: MessageId) -> None:
-        """An admission that its sponsor has signed has arrived; a `RemoteError` if it proves nothing."""
+        """Record an admission signed by its sponsor; a `RemoteError` if it does not bind a name to the
+        stream."""
         contact = decode_contact(admission.contact)
         is_bound = admission.stream == admitted_stream(admission.address, message)
         if not is_bound or contact.address != admission.address or contact.is_phone:
@@ -155,7 +155,7 @@ class StreamSeals(Sealer):
         if core.is_replaying:
             recorded = self._recorded.pop((origin, seq), None)
             if recorded is None:
-                return payload  # it was broadcast before this group signed
+                return payload  # it was broadcast before this group used signatures
             statement = Statement(seq, seq, previous, value, recorded)
             self._note_latest(origin, statement)
         elif not self.is_on:
@@ -174,16 +174,16 @@ class StreamSeals(Sealer):
         self._recorded.clear()
 
     def take_unlogged(self, now: int) -> list[Any]:
-        """Records that must be in the log before whatever else is added to it."""
+        """Records that must be logged before any others."""
         records: list[Any] = [*self.unlogged, *(KeyStarted(each, now) for each in self._seals.unlogged)]
         self.unlogged, self._seals.unlogged = [], []
         return records
 
-    # What arrives
+    # Incoming packets
 
     def check(self, link: int, packet: Packet, now: int) -> None:
         """Raise a `RemoteError` unless the origins of the messages in a packet have signed them. In a replay
-        that is known, and only noted."""
+        that was verified before, so the messages are only recorded."""
         core = self._core
         mine, theirs = core.links[link]
         member = core.members[mine]
@@ -203,7 +203,7 @@ class StreamSeals(Sealer):
         is_direct = not isinstance(packet, FetchReply) and not member.order.relays
         for (origin, seq), payload, causes in _messages(member, packet):
             if origin == member.stream or origin in member.tombstones:
-                continue  # it comes back, or too late, and is left out
+                continue  # its own message, or one of a removed stream: ignored
             if is_direct and source not in (None, origin):
                 raise RemoteError("it sends a message of another member, which nobody has asked for")
             if self._contact_of(origin) is None:
@@ -215,26 +215,26 @@ class StreamSeals(Sealer):
         self._take_all(found, source, now)
 
     def _take_all(self, found: list[tuple[Stream, Statement]], source: Stream | None, now: int) -> None:
-        """All or nothing, since what is refused is not in the log."""
+        """All or nothing: a refused packet is not logged."""
         for origin, statement in found:
             self._verify(origin, statement, source, now)
         for origin, statement in found:
             self._note_latest(origin, statement)
 
     def _verify(self, origin: Stream, statement: Statement, source: Stream | None, now: int) -> None:
-        """A message has come from a member; an error if the origin has not signed it, or is that member and
-        has lied."""
+        """Verify a message from a member; raises an error if the origin has not signed it, or is itself the
+        sender and has equivocated."""
         if not self._core.is_replaying and not self._seals.knows(origin, statement):
             try:
                 self._seals.verify_statement(origin, statement)
             except RevokedKeyError as error:
                 if source == origin:
                     raise RemoteError(str(error)) from error
-                raise  # who passes it on may not know
+                raise  # a forwarding member may not know of the revocation
         try:
             self._seals.add(origin, statement)
         except EquivocationError as error:
-            # What it has signed is true to whoever has only seen this copy, so it is accepted.
+            # Members that have seen only this copy rightly accept it, so it is accepted here.
             self.report_equivocation(error, now)
             if source == origin and not self._core.is_replaying:
                 raise
@@ -249,14 +249,14 @@ class StreamSeals(Sealer):
             self._note_admission(content, message)
 
     def accepts(self, packet: Packet) -> bool:
-        """Of what came before its sender was known here; and of what came before a welcome.
+        """Whether to accept a packet that arrived before its sender was known here, or before a welcome.
 
-        Whether a key is revoked makes no difference here: a replay has to decide the same.
+        Revocation is ignored here, because a replay must decide the same.
         """
         if not self.is_on:
             return True
         if isinstance(packet, FetchReply):
-            return False  # to no request of this member
+            return False  # this member has not requested it
         with contextlib.suppress(RemoteError):
             member = self._core.member
             return all(
@@ -269,7 +269,7 @@ class StreamSeals(Sealer):
         origin, seq = message
         statement = _statement_of(seq, payload, causes)
         if self._contact_of(origin) is None:
-            return not member.order.takes_unknown  # then it is verified later
+            return not member.order.takes_unknown  # if accepted, it is verified later
         if not self._seals.knows(origin, statement) and not self._seals.is_signed(origin, statement):
             return False
         with contextlib.suppress(EquivocationError):
@@ -287,8 +287,8 @@ class StreamSeals(Sealer):
         return {stream: _encode(each) for stream, each in found.items() if each is not None}
 
     def _statement_on(self, message: MessageId) -> Statement | None:
-        """What is kept in any case, and so by a replay as well: the last of a stream, or a message that is
-        retained."""
+        """The statement on a message if it is certain to be kept, and so in a replay too: on the last message
+        of a stream, or on a retained one."""
         (stream, seq), member = message, self._core.member
         latest = self.latest.get(stream)
         if latest is not None and latest.last == seq:
@@ -301,7 +301,7 @@ class StreamSeals(Sealer):
         return None
 
     def _check_welcome(self, member: ChangingMember, theirs: int, welcome: Welcome, now: int) -> None:
-        """A newcomer believes of its sponsor only what others have signed, and what the group was like."""
+        """A newcomer accepts from its sponsor only what others have signed, and the state of the group."""
         sponsor, me = welcome.admission.origin, welcome.stream
         if me != admitted_stream(member.me, welcome.admission) or welcome.addresses.get(sponsor) != theirs:
             raise RemoteError("a welcome that is not by its sponsor, or not for this member")
@@ -339,13 +339,14 @@ class StreamSeals(Sealer):
             taken.append((stream, statement))
         self._take_all(taken, None, now)
 
-    # Who has lied
+    # Equivocation
 
     def find(self, stream: Stream, seq: int) -> Statement | None:
         return self._seals.find(stream, seq)
 
     def examine(self, origin: Stream, statements: list[Statement]) -> float:
-        """Another member's evidence, of a stream that is not forgotten; how many signatures that takes."""
+        """Examine another member's evidence on a stream that is not forgotten; returns the number of
+        signatures verified."""
         core = self._core
         is_known = bool(core.members) and origin in core.member.order.delivered
         if is_known and self._contact_of(origin) is not None and origin not in self.liars:
@@ -353,22 +354,22 @@ class StreamSeals(Sealer):
         return float(len(statements))
 
     def report_equivocation(self, error: EquivocationError, now: int) -> None:
-        """Remember the proof, for good."""
+        """Remember the proof permanently."""
         if error.origin not in self.liars and not self._core.is_replaying:
             self._core.step(Equivocated(error.origin, list(error.statements), now))
 
     def check_honest(self, stream: Stream | None) -> None:
-        """Raise a `RemoteError` if it is proven that a member has lied."""
+        """Raise a `RemoteError` if a member is proven to have equivocated."""
         if stream is not None and (proof := self.liars.get(stream)) is not None:
             name = self._core.label(stream)
             raise RemoteError(
                 f"{name} has signed different messages under the same ids, from {name}:{proof[-1].first} on"
             )
 
-    # What is kept, and what is not
+    # Retention
 
     def follow(self, member: ChangingMember) -> None:
-        """The view has changed, or streams are forgotten: forget what concerns those."""
+        """The view has changed or streams were forgotten: drop what concerned them."""
         alive = member.order.delivered.keys()
         gone = self._known.keys() - alive
         for stream in gone | ((member.tombstones.keys() - alive) & self.latest.keys()):
@@ -414,7 +415,7 @@ class StreamSeals(Sealer):
                     self._note_content(payload, message)
 
     def learn(self, certificate: bytes) -> bool:
-        """Whether a certificate is news."""
+        """Learn a certificate; returns whether it is new."""
         is_replaying = self._core.is_replaying
         return self.signatures is not None and self.signatures.learn(certificate, trusted=is_replaying)
 
@@ -422,13 +423,14 @@ class StreamSeals(Sealer):
         self._seals.record_key_start(record.start)
 
     def own_certificates(self, now: int) -> list[CertificateLearned]:
-        """For the log: this member's own may be replaced before what it has signed is known everywhere."""
+        """Records for the log: this member's certificates may be replaced before its signatures are known
+        everywhere."""
         known = self.signatures.certificates if self.signatures else []
         return [CertificateLearned(each, now) for each in known if each]
 
 
 class LiarLinks:
-    """The links to members that are proven to lie, as `PartnerLink` asks for them."""
+    """The links to members that are proven to equivocate, as `PartnerLink` queries them."""
 
     def __init__(self, core: ChangingCore) -> None:
         self._core = core
@@ -441,7 +443,7 @@ class LiarLinks:
 
 
 class _NoSignatures:
-    """Of a group that does not sign."""
+    """Stands in for signatures in a group that does not sign."""
 
     certificates: list[bytes] = []  # noqa: RUF012
 
@@ -469,7 +471,7 @@ def _check_bound(stream: Stream, address: int, contact: Contact | None, admissio
 
 
 def _messages(member: ChangingMember, packet: Packet) -> Iterator[tuple[MessageId, bytes, Causes]]:
-    """All messages in a packet: id, payload, and what each names."""
+    """All messages in a packet: id, payload and causes of each."""
     if isinstance(packet, FetchReply):
         for data in packet.messages:
             yield from _messages(member, member.decode(data))
@@ -479,11 +481,11 @@ def _messages(member: ChangingMember, packet: Packet) -> Iterator[tuple[MessageI
             for (origin, first, _), payloads in zip(part.spans(), part.payloads_by_span(), strict=True):
                 for seq, payload in enumerate(payloads, first):
                     yield MessageId(origin, seq), payload, causes
-                    causes = {}  # of a batch, only the first message names any
+                    causes = {}  # in a batch, only the first message names causes
 
 
 def message_value(previous: bytes, payload: bytes, causes: Causes) -> bytes:
-    """The chain value of a message with this payload, without its seal, that names these causes."""
+    """The chain value of a message with this payload (without its seal) and these causes."""
     return chain_value(previous, _encode((payload, sorted(causes.items()))))
 
 

@@ -1,18 +1,19 @@
-"""End-to-end encryption in a group whose members come and go: who reads, with which keys.
+"""End-to-end encryption in a dynamic group: who can read which messages, and with which keys.
 
-There is no key of the group on which all would have to agree. Each sender has its own, for an *epoch* that
-lasts until somebody leaves, and sends it along with its first message to each reader, encrypted. Causal order
-does the rest: whoever is given a message has the key before, and whoever has delivered a removal encrypts for
-the removed no more.
+There is no group key on which all would have to agree. Each sender has its own (a *sender key*) for an
+*epoch*, which lasts until somebody leaves, and sends it, encrypted for each reader, along with its first
+message. Causal order does the rest: a receiver has the key before any message that needs it, and a member
+that has delivered a removal no longer encrypts for the removed one.
 
-- A *newcomer* gets from its contact, beside the state, the public keys of the readers and the current links
-  of their chains. An epoch that begins before its sender knows the newcomer is given to it by the contact,
-  or by the sender if the newcomer was in its view. Until then the newcomer's application waits.
-- A *relay* has only public keys to pass on. A phone behind it reads what is sent by whoever knows of it.
-- *Phones* know no view. What they do not see, members tell them (`ReadersGone`).
+- A *newcomer* gets from its contact, along with the state, the readers' public keys and the current links of
+  their chains. The key of an epoch that begins before its sender knows the newcomer comes from the contact,
+  or from the sender if the newcomer was in its view. Until then the newcomer's application waits.
+- A *relay* has no keys of its own, and passes on public ones. A phone behind it reads the messages of senders
+  that know the phone.
+- *Phones* do not know the view. Members announce departures to them (`ReadersGone`).
 
-All of it is a function of what is delivered and broadcast here, so a replay of the log gives it again; what
-is random, or depends on the time, is in the messages.
+All of this is a function of what is delivered and broadcast here, so a replay of the log reproduces it;
+anything random or time-dependent is in the messages.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ _ADDRESSED_KIND = bytes([ADDRESSED])
 
 
 class Secrecy:
-    """The encryption of one process. Unless it `reads`, it has no keys, and only passes on who does."""
+    """The encryption of one process. Unless it `reads`, it has no keys, and only passes on who the readers
+    are."""
 
     def __init__(self, core: ChangingCore, group: str, security: Security, reads: bool) -> None:
         self._core, self._group, self.reads = core, group, reads
@@ -87,10 +89,10 @@ class Secrecy:
         self._departures = Departures(core)
         self._keys: ReaderKeys | None = None
         self.problems: dict[str, str] = {}
-        """By the name of its sender, why a message was not given to the application."""
+        """By sender name, why a message was not given to the application."""
         self._opened: tuple[MessageId, Delivery] | None = None
         self._wanted: dict[tuple[ReaderId, EpochId], None] = {}
-        """Epochs whose keys this reader is going to ask for."""
+        """Epochs whose keys this reader is going to request."""
         self.load(SecrecyState())
 
     # Records and checkpoints
@@ -102,7 +104,7 @@ class Secrecy:
 
     @property
     def keys(self) -> ReaderKeys:
-        """This reader's own."""
+        """This reader's own keys."""
         if self._keys is None or not self.reads:
             raise LocalError("a relay has no keys, and broadcasts nothing")
         return self._keys
@@ -112,7 +114,7 @@ class Secrecy:
         return self.reads and self._keys is not None
 
     def new_key(self, now: int) -> ReadingKeyMade | None:
-        """What is to be recorded before this process can read."""
+        """The record that must be logged before this process can read."""
         return ReadingKeyMade(group_keys.new_seed(), now) if self.reads and self._keys is None else None
 
     def begin(self, event: ReadingKeyMade | ReadingBegun) -> None:
@@ -123,7 +125,8 @@ class Secrecy:
             self._keys = ReaderKeys(event.seed)
 
     def note(self, event: object) -> None:
-        """Something has happened: note who is given keys with a state, and who is not admitted then."""
+        """An event was handled: record which newcomers receive a state with keys, and which are declined
+        after that."""
         match event:
             case Sponsored():
                 state = decode_state(event.state) if event.state else None
@@ -135,13 +138,14 @@ class Secrecy:
                 self._note_departure(event.address)
 
     def note_change(self, departed: int) -> None:
-        """The view has changed otherwise; the address of who has left, or 0."""
+        """The view has changed other than by an admission. `departed` is the address of a member that left,
+        or 0."""
         self._readers.changed()
         if departed:
             self._note_departure(departed)
 
     def note_admission(self, address: int) -> None:
-        """Somebody is a member from now on."""
+        """A process at this address is a member from now on."""
         self._readers.changed()
         self.state.admitted[address] = self._core.position
 
@@ -154,7 +158,7 @@ class Secrecy:
     # Newcomers
 
     def offer(self, has_state: bool) -> bytes:
-        """What a newcomer is told, before the application's state."""
+        """The keys that a newcomer receives before the application's state."""
         state = self.state
         keys = self._chains.current() if self.reads else []
         cut, readers = None, [*state.readers.values()]
@@ -165,7 +169,7 @@ class Secrecy:
         return encode_offer(Offer(readers, state.gone, keys, self.reads, has_state, silent, cut))
 
     def _take_offer(self, event: ReadingBegun) -> None:
-        """This process was admitted: what its contact offers replaces what it knew."""
+        """This process was admitted: its contact's offer replaces what it knew."""
         state = self.state
         offer = decode_offer(event.offer) if event.offer else Offer([], {}, [], False, False, [])
         me = self.keys.id if self.has_keys else b""
@@ -183,7 +187,7 @@ class Secrecy:
             epoch.first = epoch.next = index
 
     def _note_cut(self, address: int, transfer: SnapshotTransfer | None) -> None:
-        """A newcomer at this address is given a state."""
+        """A newcomer at this address receives a state."""
         if self.reads:
             cuts, position = self.state.cuts, self._core.position
             if transfer is not None:
@@ -193,7 +197,8 @@ class Secrecy:
                 del cuts[next(iter(cuts))]
 
     def _sponsor(self, newcomer: ReaderId, position: int) -> None:
-        """Give a newcomer the epochs that have begun since it was given its state; all, with the history."""
+        """Give a newcomer the keys of epochs that began after its state was taken; all epochs, with the
+        history."""
         state = self.state
         state.sponsored[newcomer] = position
         state.due += [
@@ -204,7 +209,7 @@ class Secrecy:
         if position < 0:
             state.due.append(Due(newcomer, b"", b""))
 
-    # What is delivered and broadcast
+    # Deliveries and broadcasts
 
     def observe(self, delivery: Delivery, is_own: bool = False) -> None:
         """A message was delivered by the protocol, or broadcast here."""
@@ -316,7 +321,8 @@ class Secrecy:
             self._take_gift(gift, giver.address == state.contact != 0)
 
     def _take_gift(self, gift: KeysGiven, is_contact: bool) -> None:
-        """Somebody gives keys to this reader: of its own epochs, as its contact, or because it was asked."""
+        """Accept keys from another reader: of that reader's own epochs, from this reader's contact, or
+        because this reader asked for them."""
         context = self._key_context(gift.giver, b"")
         data = self.keys.unwrap(gift.ephemeral, gift.links, context)
         if data is None or len(links := read_links(data)) != len(gift.epochs):
@@ -333,7 +339,8 @@ class Secrecy:
             self._chains.give_up_past()
 
     def _on_wanted(self, wanted: KeysWanted) -> None:
-        """Give what somebody asks for, if its sender had promised it, or it was a member before."""
+        """Answer a request for keys. The requester may have a key if its sender has promised it, if it was a
+        member before the epoch began, or if the state that it started with precedes the epoch."""
         reader, cut = self._readers.verify(wanted.reader, wanted), wanted.cut
         if self.has_keys and wanted.reader == self.keys.id:
             self._note_asked(wanted)
@@ -365,13 +372,13 @@ class Secrecy:
         return self._chains.meet(sender, epoch_id, core.position, core.has_backfill, core.retains)
 
     def is_active(self, reader: ReaderId) -> bool:
-        """Whether somebody reads now, as far as is known here."""
+        """Whether this reader is present now, as far as is known here."""
         return self._readers.is_active(reader)
 
-    # What is to be broadcast
+    # Pending broadcasts
 
     def announcement(self, now: int) -> bytes | None:
-        """This reader's keys, if they are to be announced, or again; or that this member does not read."""
+        """The announcement of this reader's keys, if it is due; or that this member does not read."""
         state, place = self.state, self._places.own
         if not self.reads:
             is_said = state.announced == place
@@ -385,7 +392,7 @@ class Secrecy:
         return self._payload(self._readers.announcement(self._core.name, self.keys, place, version), now)
 
     def departures(self, now: int) -> bytes | None:
-        """What others are to be told of those that have gone."""
+        """The departures to announce."""
         if self._core.is_phone_core:
             return None
         readers, addresses = self._departures.find(self.state, self._places, now / 1e9)
@@ -395,7 +402,7 @@ class Secrecy:
         return self._payload(ReadersGone(gone, addresses), now)
 
     def question(self, now: int) -> bytes | None:
-        """What is asked of others because who owes it has gone."""
+        """A request for keys that this reader lacks because the members that owed them have left."""
         if not self._wanted or not self.has_keys:
             return None
         wanted, self._wanted = self._wanted, {}
@@ -407,7 +414,7 @@ class Secrecy:
         return self._payload(msgspec.structs.replace(question, signature=signature), now)
 
     def gifts(self, now: int) -> list[bytes]:
-        """Keys for those who lack them."""
+        """The keys that are due to readers who lack them."""
         if not self.has_keys:
             return []
         found = collect_gifts(self.state, self._chains, self.keys.id, self.is_active, self._is_owed)
@@ -429,7 +436,7 @@ class Secrecy:
     # Encrypting
 
     def encrypting(self, about: About) -> About:
-        """The same for a message that only readers can read."""
+        """The metadata for a message that only readers can decrypt."""
         if not self.has_keys:
             raise LocalError("a relay has no keys, and broadcasts nothing")
 
@@ -466,7 +473,7 @@ class Secrecy:
 
     @property
     def owes_keys(self) -> bool:
-        """Whether somebody could not read what this reader has broadcast, if it left now."""
+        """Whether some reader could not decrypt this reader's broadcasts if it left now."""
         if not self.has_keys:
             return False
         return any(epoch.owed for epoch in self.state.epochs.get(self.keys.id, {}).values())
@@ -477,14 +484,14 @@ class Secrecy:
         return self.state.silent if self._core.is_phone_core else self._places.others
 
     def _must_change(self, epoch: Epoch, readers: object) -> bool:
-        """Whether the epoch is over: somebody has gone who may have its key, or may not have it any more."""
+        """Whether the epoch is over: a reader that may have its key has left, or may no longer have it."""
         is_lacking = not epoch.recipients <= readers  # type: ignore[operator]
         return self.state.is_exposed or is_lacking or epoch.next >= MAX_INDEX
 
     # Decrypting
 
     def readability(self, delivery: Delivery) -> Readability:
-        """What is to happen to a message that is next for the application."""
+        """What to do with the next message for the application."""
         if self._opened is not None and self._opened[0] == delivery.message:
             return Readability.GIVE
         if delivery.payload[1:2] == _ADDRESSED_KIND and not self._core.is_phone_core:
@@ -510,7 +517,7 @@ class Secrecy:
         return None if epoch is None else self._chains.link(body.epoch, epoch, body.index)
 
     def _readability_without_key(self, body: EncryptedBody, delivery: Delivery) -> Readability:
-        """Wait for the key, if somebody is there who owes it."""
+        """Wait for the key, if a reader that owes it is present."""
         epoch, state = self._chains.find(body.sender, body.epoch), self.state
         if epoch is not None and self._is_owed(body.sender, epoch):
             if epoch.asked is None and not self._will_come(body.sender, epoch):
@@ -519,10 +526,10 @@ class Secrecy:
         is_known = any(each.link or each.is_owed for each in state.epochs.get(body.sender, {}).values())
         if is_known or state.contact or self._is_founder:
             self._report(delivery, "nobody who is there has given its key to this reader")
-        return Readability.SKIP  # else it was on the way before its sender knew this reader
+        return Readability.SKIP  # otherwise it was sent before its sender knew this reader
 
     def _is_owed(self, sender: ReaderId, epoch: Epoch | None) -> bool:
-        """Whether somebody who is there may still give the key of an epoch that is lacking."""
+        """Whether a reader that is present may still give a missing epoch's key."""
         if epoch is None:
             return False
         if self._will_come(sender, epoch):
@@ -532,7 +539,7 @@ class Secrecy:
         return epoch.asked is None or any(self.is_active(each) for each in epoch.asked)
 
     def _will_come(self, sender: ReaderId, epoch: Epoch) -> bool:
-        """Whether it is given without being asked for."""
+        """Whether the key arrives without being requested."""
         if epoch.is_owed and self.is_active(sender):
             return True
         return not epoch.is_lost and self._gives(self.state.contact)
@@ -542,7 +549,7 @@ class Secrecy:
         return not self._core.is_phone_core and is_founder(self._core.me)
 
     def _gives(self, contact: int) -> bool:
-        """Whether the contact is there, and gives what is lacking."""
+        """Whether the contact is present, and gives missing keys."""
         if not contact:
             return False
         readers = self.state.readers.items()
@@ -550,7 +557,8 @@ class Secrecy:
         return self._places.is_in_view(contact) if found is None else self.is_active(found)
 
     def open(self, delivery: Delivery) -> Delivery:
-        """A message as its sender's application has broadcast it; as it is if it cannot be read here."""
+        """The message as its sender's application has broadcast it; unchanged if it cannot be decrypted
+        here."""
         if not is_encrypted(delivery.payload) or not self.reads:
             return delivery
         if self._opened is not None and self._opened[0] == delivery.message:
@@ -573,7 +581,7 @@ class Secrecy:
         return opened(delivery, read_content(data))
 
     def _name(self, delivery: Delivery) -> str:
-        """Who has broadcast a message; empty if that is forgotten."""
+        """The label of a message's sender; empty if that is forgotten."""
         return origin_in(delivery, self._core.labels).partition("~")[0]
 
     def _report(self, delivery: Delivery, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""What readers of an encrypted group tell each other, and what they remember of it.
+"""What readers of an encrypted group send each other, and what they remember of it.
 
-All of this is in the bodies of ordinary messages: it is in causal order with them, and durable, repaired and
-brought back as they are.
+All of it travels in the bodies of ordinary messages, so it is causally ordered with them, and as durable and
+repairable as they are.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ ReaderId = bytes
 EpochId = bytes
 """A hash of the beginning of a sender's chain."""
 MAX_INDEX = 4_096
-"""Messages under one chain. So it costs little to go to the end of one that a liar names."""
+"""Maximum number of messages under one chain. It bounds the cost of reaching the end of a chain that a
+malicious member names."""
 MAX_WANTED = 64
-"""Epochs for whose keys one message asks."""
+"""Maximum number of epochs in one request for keys."""
 MAX_READERS = 4_096
-"""Of a group."""
+"""Maximum number of readers in a group."""
 ID_BYTES, KEY_BYTES, SIGNATURE_BYTES = 16, 32, 64
 _WRAPPED_BYTES = KEY_BYTES + 16
 _MAX_CERTIFICATE = 4_096
@@ -34,7 +35,7 @@ _MAX_GIFT = 1 << 22
 
 
 class ChainLink(msgspec.Struct, frozen=True, array_like=True):
-    """A link of a sender's chain: opens the message with this index, and all later ones.
+    """A link of a sender's chain: decrypts the message with this index and all later ones.
 
     >>> ChainLink(0, bytes(32)).at(2) == ChainLink(0, bytes(32)).at(1).at(2)
     True
@@ -52,77 +53,79 @@ class ChainLink(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Its sender reads: its public keys, for which its signing certificate vouches."""
+    """Announces a reader: its public keys, for which its signing certificate vouches."""
 
     name: str
     certificate: bytes
     decryption_key: bytes
     signing_key: bytes
     address: int
-    """Of the incarnation."""
+    """The address of the incarnation."""
     behind: int
-    """The address of its super peer, if it is a phone; else 0."""
+    """The address of its super peer, if it is a phone; otherwise 0."""
     version: int
-    """One more whenever its keys are announced again."""
+    """Incremented whenever its keys are announced again."""
     signature: bytes = b""
-    """With the key of the certificate."""
+    """Made with the certificate's key."""
 
 
 class ReadersGone(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """These do not read any more, as a member knows that sees them go: phones do not. Whoever is told this
+    """Readers that have left, as announced by a member that knows of it, since phones do not. Each receiver
     begins a new epoch."""
 
     readers: dict[ReaderId, int]
-    """With the version that has gone."""
+    """With the version that has left."""
     addresses: list[int] = []
-    """Where nobody reads: of relays, and of those who have gone and may have keys, announced or not."""
+    """Addresses without a reader: of relays, and of departed processes that may have keys, announced or
+    not."""
 
 
 class KeysGiven(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Keys for a reader that has joined while they were made."""
+    """Keys for a reader that joined while their epochs began."""
 
     giver: ReaderId
     to: ReaderId
     epochs: list[tuple[ReaderId, EpochId]]
-    """Of which senders."""
+    """The epochs, with their senders."""
     ephemeral: bytes
     links: bytes
-    """For each epoch, where it can be read from, encrypted; None if the giver cannot read it either, or does
-    not owe it."""
+    """For each epoch, the first link that the receiver may have, encrypted; None if the giver lacks it too,
+    or does not owe it."""
     signature: bytes = b""
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """Up to where a newcomer was given a state, as its contact has signed it: what follows it is owed."""
+    """The position at which a newcomer's state was taken, signed by its contact: keys of later messages are
+    owed."""
 
     contact: ReaderId
     epochs: list[tuple[ReaderId, EpochId, int]]
-    """The last epoch of each sender, and the index of its next message."""
+    """For each sender, its last epoch and the index of its next message."""
     signature: bytes = b""
 
 
 class KeysWanted(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A reader lacks the keys of epochs, and who owes them to it has gone. All members answer."""
+    """A request for keys whose givers have left. All members answer."""
 
     reader: ReaderId
     epochs: list[tuple[ReaderId, EpochId]]
     """By sender."""
     cut: Cut | None
-    """What shows that it is owed them, if its contact would have given them."""
+    """Proves that the requester is owed the keys, if its contact would have given them."""
     signature: bytes = b""
 
 
 class Due(msgspec.Struct, frozen=True, array_like=True):
-    """A key that this reader has to give to another one."""
+    """A key that this reader owes to another one."""
 
     to: ReaderId
     sender: ReaderId
     epoch: EpochId
-    """Empty if there is nothing to give, and that is to be said."""
+    """Empty if there is nothing to give, which is to be stated."""
     first: int = 0
-    """The index from which on; -1 if the other one is not entitled to it."""
+    """The index from which the other reader may decrypt; -1 if it may not have the key."""
     is_asked: bool = False
-    """Whether the other one has asked everybody for it."""
+    """Whether the other reader has requested it from everybody."""
 
 
 class EncryptedBody(msgspec.Struct, frozen=True, array_like=True):
@@ -133,15 +136,15 @@ class EncryptedBody(msgspec.Struct, frozen=True, array_like=True):
     index: int
     ephemeral: bytes
     wrapped: dict[ReaderId, bytes]
-    """The key from this message on, for those that do not have it yet."""
+    """The key from this message on, for readers that do not have it yet."""
     owed: list[int]
-    """Addresses of members whose keys the sender does not know yet. They are given its key when it does."""
+    """Addresses of members whose keys the sender does not know yet. It gives them its key once it does."""
     content: bytes
     signature: bytes = b""
 
 
 class EncryptedContent(msgspec.Struct, frozen=True, array_like=True):
-    """What is in it: the rest of the envelope."""
+    """The encrypted part: the rest of the envelope."""
 
     kind: int
     body: bytes
@@ -150,81 +153,81 @@ class EncryptedContent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Offer(msgspec.Struct, array_like=True):
-    """What a newcomer's contact tells it beside the application's state."""
+    """The keys that a newcomer's contact sends along with the application's state."""
 
     readers: list[Reader]
     gone: dict[ReaderId, int]
     keys: list[tuple[ReaderId, EpochId, ChainLink | None, int]]
-    """For each sender: its epoch, the next link, if the contact can read it, and the next index."""
+    """For each sender: its epoch, the next link, if the contact can decrypt, and the next index."""
     is_reader: bool
-    """Whether the contact reads, and so gives what is lacking."""
+    """Whether the contact is a reader, and so gives missing keys."""
     has_state: bool
     silent: list[int]
     """The addresses of members that have not announced any keys."""
     cut: Cut | None = None
-    """The same as `keys`, without these."""
+    """The same as `keys`, without the links."""
 
 
 class Epoch(msgspec.Struct):
-    """What is known of a sender's epoch."""
+    """What this reader knows of a sender's epoch."""
 
     position: int
-    """How much was delivered here when it began."""
+    """This reader's position when it began."""
     link: ChainLink | None = None
-    """The first link that this reader was given."""
+    """The first link that this reader received."""
     first: int = 0
-    """The index of the first message that this reader is to read."""
+    """The index of the first message that this reader is to decrypt."""
     next: int = 0
     """The index of the sender's next message."""
     is_owed: bool = False
     """Whether the sender has promised its key to this reader."""
     is_lost: bool = False
-    """Whether who should give its key does not have it."""
+    """Whether the reader that should give its key does not have it."""
     is_past: bool = False
-    """Whether it was met among messages of the past."""
+    """Whether it was first seen in messages of the past."""
     recipients: set[ReaderId] = msgspec.field(default_factory=set)
-    """Of this reader's own epoch: who has its key."""
+    """For this reader's own epoch: the readers that have its key."""
     owed: dict[int, int] = msgspec.field(default_factory=dict)
-    """To which addresses its sender has promised it, and from which index on."""
+    """The addresses to which its sender has promised the key, and from which index on."""
     asked: list[ReaderId] | None = None
-    """Those that were asked for it and have not answered."""
+    """The readers that were asked for it and have not answered."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether this reader can read all that it is to read."""
+        """Whether this reader can decrypt all that it is to read."""
         return self.link is not None and self.link.index <= self.first
 
 
 class SecrecyState(msgspec.Struct):
-    """What a checkpoint keeps of it."""
+    """The part of the encryption that a checkpoint contains."""
 
     seed: bytes = b""
     version: int = 0
     announced: tuple[int, int] = (0, 0)
-    """At which address, and behind which, this reader was announced last."""
+    """This reader's address, and that of its super peer, in its last announcement."""
     readers: dict[ReaderId, Reader] = {}
     gone: dict[ReaderId, int] = {}
     epochs: dict[ReaderId, dict[EpochId, Epoch]] = {}
     current: EpochId = b""
-    """This reader's own."""
+    """This reader's current epoch."""
     cuts: dict[int, int] = {}
-    """By address, the position at which newcomers were given their state here; -1 if they have history. Until
-    they announce their keys."""
+    """By address, the position at which newcomers received their state here, until they announce their keys;
+    -1 if they have the history."""
     departed: set[int] = set()
-    """Addresses of those that have gone, until others are told."""
+    """Addresses of departed processes, until their departure is announced."""
     is_exposed: bool = False
-    """Whether somebody has gone since this reader's epoch began."""
+    """Whether somebody has left since this reader's epoch began."""
     sponsored: dict[ReaderId, int] = {}
-    """Newcomers to which this reader gives what is lacking."""
+    """Newcomers to which this reader gives missing keys."""
     due: list[Due] = []
     relays: set[int] = set()
     """Addresses of members that do not read."""
     silent: set[int] = set()
     """At a phone: addresses of members that may still announce their keys."""
     admitted: dict[int, int] = {}
-    """By address: at which position members of the view were admitted."""
+    """By address: the position at which members of the view were admitted."""
     contact: int = 0
-    """The address of this reader's own contact, if that gives it what is lacking."""
+    """The address of this reader's own contact, if the contact gives it missing keys."""
     cut: Cut | None = None
     has_history: bool = False
     refused: dict[MessageId, str] = {}
@@ -251,12 +254,12 @@ def is_about_keys(payload: bytes) -> bool:
 
 
 def envelope_about_keys(message: AboutKeys, author: str, now: int) -> bytes:
-    """The payload of a message that no application is given."""
+    """The payload of a message about keys, which no application receives."""
     return encode(FullEnvelope(KEYS, False, None, encode(message), author, now // 1000))
 
 
 def read_about_keys(payload: bytes) -> AboutKeys:
-    """What a payload says about keys, or a `RemoteError`."""
+    """Decode a payload about keys, or raise a `RemoteError`."""
     try:
         found: AboutKeys = _about_keys.decode(unwrap(payload).body)
     except _ERRORS as error:
@@ -294,7 +297,7 @@ def _check_reader(reader: Reader) -> None:
 
 
 def read_encrypted(payload: bytes) -> EncryptedBody:
-    """An encrypted body, or a `RemoteError`."""
+    """Decode an encrypted body, or raise a `RemoteError`."""
     try:
         body = _encrypted.decode(unwrap(payload).body)
     except _ERRORS as error:
@@ -346,7 +349,7 @@ def _check_link(link: ChainLink | None) -> None:
             raise RemoteError("a key beyond the end of its epoch")
 
 
-# Beside the application's state
+# The offer beside the application's state
 
 
 _MAGIC = b"antecede keys\0"
@@ -359,14 +362,14 @@ def encode_offer(offer: Offer) -> bytes:
 
 
 def offer_length(prefix: bytes) -> int:
-    """How long an offer is without its prefix, or a `RemoteError`."""
+    """The length of an offer without its prefix, or a `RemoteError`."""
     if len(prefix) < OFFER_PREFIX or not prefix.startswith(_MAGIC):
         raise RemoteError("its state comes without the group's readers")
     return int.from_bytes(prefix[len(_MAGIC) : OFFER_PREFIX], "big")
 
 
 def decode_offer(data: bytes) -> Offer:
-    """Without its prefix."""
+    """Decode an offer, given without its prefix."""
     try:
         offer = _offer.decode(data)
     except _ERRORS as error:

@@ -1,6 +1,6 @@
-"""Connections that are made: frames are read and written, heartbeats say that both ends live.
+"""Established connections: frames are read and written, and heartbeats show that both ends are alive.
 
-`PartnerLink` says which frames to send, as with a fixed list.
+`PartnerLink` decides which frames to send, as with a fixed list.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from antecede.protocols.base import RemoteError
 
 CLOSING_SECONDS = 1.0
 _DOUBT_SECONDS = 1.0
-"""How long a connection may be silent, though something is to be acknowledged, before the other end is called
-again. Packets may be lost since a moment ago; the operating system repeats them at growing intervals."""
+"""How long a connection may be silent while packets are unacked before the other end is called again. Packets
+may be getting lost; the operating system retransmits them at growing intervals."""
 _LATE_SECONDS = 1.0
-"""Ticks are more often than this, unless the process stands still or has too much to do."""
+"""Ticks are more frequent than this, unless the process was suspended or is overloaded."""
 _FEW_LINKS, _TICKS_EACH = 16, 5
-"""Above so many, a link is looked at in every fifth tick."""
+"""Above this many links, each is checked only in every fifth tick."""
 _PHONE_HEARTBEAT, _PHONE_SILENCE = 1.0, 4.0
 _PHONE_ACK = 0.5
-"""Seconds between two acks of a phone: with one for each message its super peer would be busy with them."""
+"""Seconds between two acks of a phone: one ack per message would overload its super peer."""
 
 
 class ServedConnections(abc.ABC):
-    """The connections of one process while they last. `stepped` is called after the core has taken an event,
-    `heard` when something has arrived on a link, `notify` with what a person may want to know; `suspicions`
-    say how long a member may be silent."""
+    """The connections of one process while they are open. `stepped` is called after the core has taken an
+    event, `heard` when something has arrived on a link, `notify` for notices to the user; `suspicions` say
+    how long a member may be silent."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ServedConnections(abc.ABC):
         self._log = Log(settings.group, settings.me)
         self._links: dict[int, PartnerLink] = {}
         self._wires: dict[int, Wire] = {}
-        """By link, the connection that is used."""
+        """By link, the connection in use."""
         self._work: dict[int, asyncio.Event] = {}
         self._phone_links = PacedLinks(self._rouse_now)
         self._presence = PresenceTable(core.name, core.is_phone_core)
@@ -79,7 +79,7 @@ class ServedConnections(abc.ABC):
 
     @abc.abstractmethod
     def _want(self, link: int) -> None:
-        """A connection is wanted, or a better one."""
+        """Request a connection, or a better one."""
 
     @abc.abstractmethod
     def _on_connected(self, link: int) -> None: ...
@@ -94,7 +94,7 @@ class ServedConnections(abc.ABC):
 
     @property
     def present(self) -> frozenset[str]:
-        """The names of all that are connected to somebody, as far as is known here."""
+        """The names of all that are connected to some member, as far as is known here."""
         return self._presence.everyone(self._is_in_group)
 
     def _is_in_group(self, link: int) -> bool:
@@ -111,7 +111,7 @@ class ServedConnections(abc.ABC):
         return any(self._core.links[link][1] == address for link in self.connected)
 
     def _rouse(self, link: int) -> None:
-        """There may be something to write on a link."""
+        """A link may have something to write."""
         if link in self._phone_links:
             self._phone_links.rouse(link)
         else:
@@ -129,12 +129,12 @@ class ServedConnections(abc.ABC):
         self._links.pop(link, None)
         self.refusals.pop(link, None)
         self._phone_links.discard(link)
-        # Its connection ends a moment later, and a tick may come first.
+        # Its connection ends shortly, but a tick may come first.
         self._presence.close(link)
         self._digests.close(link)
 
     def _tick_links(self) -> None:
-        """Heartbeats, and connections that are silent for too long end."""
+        """Send heartbeats, and end connections that are silent for too long."""
         self._ticks += 1
         self._excuse(time.monotonic())
         for link, update in self._presence.updates(time.monotonic(), self._is_in_group):
@@ -147,7 +147,7 @@ class ServedConnections(abc.ABC):
         rest = 1 if is_small else _TICKS_EACH
         for link, wire in list(self._wires.items()):
             if link not in self._core.links or (link + self._ticks) % rest:
-                continue  # it is being closed, or has its turn within a second
+                continue  # it is being closed, or is checked within a second
             partner = self._links[link]
             stream = self._core.member.stream_at.get(self._core.links[link][1])
             if stream is not None:
@@ -160,7 +160,7 @@ class ServedConnections(abc.ABC):
                     self._want(link)
 
     def _excuse(self, now: float) -> None:
-        """If this process has stood still, it has heard nobody, and nobody was silent."""
+        """If this process was suspended, it has received nothing, and no partner counts as silent."""
         late, self._ticked_at = now - self._ticked_at - _LATE_SECONDS, now
         if late > 0:
             for partner in self._links.values():
@@ -172,7 +172,7 @@ class ServedConnections(abc.ABC):
 
     async def _serve(self, wire: Wire, link: int, greeting: MemberGreeting, dialled: bool) -> None:
         if link not in self._core.links:
-            return  # it was dropped meanwhile
+            return  # the link was dropped meanwhile
         if link not in self._links:
             self._links[link] = self._create_link(link, greeting.contact)
             self._work[link] = asyncio.Event()
@@ -277,7 +277,7 @@ class ServedConnections(abc.ABC):
                 raise RemoteError(reason)
 
     def adopt(self, task: asyncio.Task[None]) -> None:
-        """A connection to a contact lasts as long as any other."""
+        """Keep a connection to a contact open like any other."""
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
 

@@ -1,8 +1,8 @@
-"""Snapshots as files, and what a welcome says of the state that a newcomer starts with.
+"""Snapshots as files, and how a welcome refers to the state that a newcomer starts with.
 
-A state is a snapshot, or none, and the messages that its sponsor delivered between that and the admission. A
-small one is in the welcome. A large one travels before (`transfer.py`): until it has arrived, nobody but the
-sponsor knows of the newcomer, and nobody waits for it.
+A state consists of an optional snapshot, and the messages that its sponsor delivered between it and the
+admission. A small one is in the welcome. A large one is transferred before (`transfer.py`): until it has
+arrived, only the sponsor knows of the newcomer, and nobody waits for it.
 
     snapshot-DIGEST            at a sponsor, as long as somebody fetches it
     received-ADDRESS-DIGEST    at a newcomer, complete and verified; with .tmp, what has arrived so far
@@ -19,11 +19,11 @@ from antecede.live.store.disk import Files
 from antecede.protocols.base import LocalError, RemoteError
 
 MAX_INLINE = 1 << 20
-"""Bytes of a snapshot that travels in the welcome."""
+"""Bytes of a snapshot that fits into the welcome."""
 MAX_STATE = 1 << 32
-"""Bytes of any snapshot, and of the messages after it."""
+"""Maximum bytes of a snapshot, and of the messages after it."""
 MAX_IN_MEMORY = 1 << 28
-"""The same for a newcomer that has no store."""
+"""The same for a newcomer without a store."""
 CHUNK = 1 << 20
 DIGEST_BYTES = 32
 _UNFINISHED = ".tmp"
@@ -31,27 +31,27 @@ _NOTHING, _SNAPSHOT, _STATE = b"", b"\x01", b"\x02"
 
 
 class SnapshotTransfer(msgspec.Struct, frozen=True, array_like=True):
-    """What a sponsor has for a newcomer, before it admits it."""
+    """The state that a sponsor offers a newcomer before admitting it."""
 
     digest: bytes
-    """SHA-256 of the snapshot; empty if there is none, and only messages."""
+    """SHA-256 of the snapshot; empty if there are only messages."""
     length: int
     is_stream: bool
-    """Whether the application gave its snapshot in parts; the other one gets it so."""
+    """Whether the application gave its snapshot in parts; it is restored the same way."""
     first: int
-    """The position of the last message that is in the snapshot."""
+    """The position of the last message in the snapshot."""
     counts: dict[str, int]
-    """The last message of each origin that is in it."""
+    """By origin, the sequence number of the last message in it."""
 
 
 class WelcomeState(msgspec.Struct, frozen=True, array_like=True):
-    """What a welcome says of a state that has arrived before."""
+    """A welcome's reference to a state that was transferred before."""
 
     transfer: SnapshotTransfer
     after: int
     """The position after which the sponsor's messages are in the welcome."""
     tail: list[bytes]
-    """Those: entries of a history."""
+    """These messages, as entries of a history."""
 
     @property
     def last(self) -> int:
@@ -71,12 +71,13 @@ def encode_state(state: WelcomeState) -> bytes:
 
 
 def inline_snapshot(data: bytes | None) -> bytes | None:
-    """The snapshot that is in a welcome, if one is."""
+    """The snapshot in a welcome, if there is one."""
     return data[1:] if data and data[:1] == _SNAPSHOT else None
 
 
 def decode_state(data: bytes | None) -> WelcomeState | None:
-    """What a welcome says of a state that has arrived before; None if it has it all."""
+    """A welcome's reference to a state that was transferred before; None if the welcome contains the
+    state."""
     if not data or data[:1] == _SNAPSHOT:
         return None
     try:
@@ -105,7 +106,7 @@ class SnapshotWriter:
             self._hash.update(part)
 
     def finish(self) -> bytes:
-        """Make it durable under its own name, and return its digest."""
+        """Make it durable under its final name, and return its digest."""
         digest = self._hash.digest()
         if not self.length:
             self._files.write_at(self._name, 0, b"")
@@ -147,7 +148,7 @@ def digest_of(files: Files, name: str) -> bytes:
 
 
 def other_snapshots(files: Files, kept: set[str]) -> list[str]:
-    """The names of all snapshots but these."""
+    """The names of all snapshot files except these."""
     return [
         name for name in files.names() if name.startswith(("snapshot-", "received-")) and name not in kept
     ]

@@ -1,8 +1,8 @@
-"""How a member admits others: with its application's state, between two messages.
+"""How a member admits others: with its application's state, taken between two messages.
 
 A small state is in the welcome. A large one is written to a file, and the newcomer fetches it before it is
-admitted (`transfer.py`): deliveries wait until the application has given its state, and for nothing else.
-Newcomers that come meanwhile share the file, so there is one at a time.
+admitted (`transfer.py`): deliveries pause only until the application has given its state. Newcomers that
+arrive meanwhile share the file, so there is one file at a time.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ Snapshot = Callable[[], bytes | SnapshotParts]
 
 _numbers = itertools.count(1)
 _SLOW_SECONDS = 10.0
-"""How long a snapshot may take until that is a problem."""
+"""How long a snapshot may take before it is reported as a problem."""
 _FAILED_SECONDS = 60.0
-"""How long one that failed is a problem, if nobody asks again."""
+"""How long a failed snapshot stays a problem, if nobody asks again."""
 
 
 class Sponsor:
-    """Admits who has asked. `snapshot` is the application's, if it has one; `answer` is called with the
-    address of a newcomer that is declined, and the reason; `stepped` is called when the core has taken an
-    event that nobody has asked for."""
+    """Admits processes that have asked. `snapshot` is the application's, if it has one; `answer` is called
+    with the address of a newcomer that is declined, and the reason; `stepped` is called when the core has
+    taken an event that no caller has requested."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Sponsor:
         self._core, self.snapshot, self._clock, self._log = core, snapshot, clock, log
         self._answer, self._stepped = answer, stepped
         self._storing: asyncio.Task[None] | None = None
-        """A snapshot that is being written."""
+        """The task that writes a snapshot."""
         self._storing_since = self._failed_at = 0.0
         self._failure = ""
         self._is_closed = False
 
     def report(self, problems: Problems, notify: Callable[[NoticeKind, str, str], None], me: str) -> None:
-        """Say what a person must know of the application's snapshots: without one nobody is admitted here."""
+        """Report the state of the application's snapshots: without one nobody is admitted here."""
         text, now = "", time.monotonic()
         if self._storing is not None and now - self._storing_since > _SLOW_SECONDS:
             text = (
@@ -84,18 +84,18 @@ class Sponsor:
             notify("snapshot", me, text)
 
     def admit(self) -> None:
-        """Admit whoever has asked, if the application is between two messages."""
+        """Admit the processes that have asked, if the application is between two messages."""
         core = self._core
         while self._storing is None and core.may_sponsor:
             address = core.join_requests[0]
             try:
                 self._begin(address)
             except (Exception, asyncio.CancelledError) as error:
-                # Whatever the application does: the group goes on, and the newcomer asks elsewhere.
+                # Whatever the application raises: the group continues, and the newcomer asks elsewhere.
                 self._fail(address, error)
 
     def decline(self, addresses: Iterable[int], reason: str) -> None:
-        """Give up newcomers that do not fetch their state."""
+        """Decline newcomers that do not fetch their state."""
         for address in addresses:
             self._decline(address, reason, reason)
 
@@ -105,11 +105,11 @@ class Sponsor:
             self._storing.cancel()
 
     def _fail(self, address: int, error: BaseException) -> None:
-        """The application has given no snapshot, or none that can be used."""
+        """The application has returned no snapshot, or an unusable one."""
         reason = str(error) or type(error).__name__
         self._failed_at, self._failure = time.monotonic(), f"{self._name(address)} is not admitted: {reason}"
         public = reason
-        if not isinstance(error, AntecedeError):  # what the application's own say is for its log
+        if not isinstance(error, AntecedeError):  # details of the application's own errors stay in its log
             me = self._core.name
             public = f"{me}'s snapshot() failed with {type(error).__name__}; {me}'s log says more"
         self._decline(address, reason, public)
@@ -164,7 +164,7 @@ class Sponsor:
         return None
 
     async def _store(self, address: int, snapshot: bytes | SnapshotParts) -> None:
-        """Write a snapshot to a file. Deliveries wait as long as the application gives it."""
+        """Write a snapshot to a file. Deliveries wait until the application has produced it."""
         core = self._core
         writer = SnapshotWriter(core.files, next(_numbers))
         is_stream = isinstance(snapshot, Iterator | AsyncIterator)
@@ -191,7 +191,7 @@ class Sponsor:
 
 
 async def _parts(snapshot: bytes | SnapshotParts) -> AsyncIterator[bytes]:
-    """What the application gives, in parts that are not too large to write at once."""
+    """The application's snapshot, in parts that are small enough to write at once."""
     if isinstance(snapshot, AsyncIterator):
         async for part in snapshot:
             yield bytes(part)
@@ -202,12 +202,12 @@ async def _parts(snapshot: bytes | SnapshotParts) -> AsyncIterator[bytes]:
         yield bytes(snapshot)
 
 
-# What follows needs no event loop.
+# Helpers without an event loop
 
 
 def begin_transfer(core: ChangingCore) -> tuple[int, dict[str, int]]:
-    """The application gives its snapshot now: what is delivered from now on is kept for newcomers. Returns
-    the position, and what is in the snapshot."""
+    """The application takes its snapshot now: from now on deliveries are kept for newcomers. Returns the
+    position, and the counts of what the snapshot contains."""
     log, counts = core.history, core.count_delivered()
     if not log.exists or log.end != core.position:
         log.begin(core.position, counts)
@@ -216,7 +216,7 @@ def begin_transfer(core: ChangingCore) -> tuple[int, dict[str, int]]:
 
 
 def shared_snapshot(core: ChangingCore) -> SnapshotTransfer | None:
-    """A snapshot that somebody else fetches already."""
+    """A snapshot that another newcomer is fetching already."""
     return next((each for each in core.transfers.values() if each.digest), None)
 
 
@@ -235,7 +235,7 @@ def offer_history(core: ChangingCore, address: int, now: int) -> Sponsored | Tra
 
 
 def finish_transfer(core: ChangingCore, address: int, now: int) -> Sponsored | None:
-    """Admit a newcomer that has all but a little of its state; None if that has become too much again."""
+    """Admit a newcomer that has nearly all of its state; None if the rest has grown too large again."""
     state, position = core.transfers[address], core.caught_up.pop(address)
     tail = core.history.entries_after(position)
     if sum(map(len, tail)) > 2 * transfer.MAX_TAIL:
@@ -244,7 +244,7 @@ def finish_transfer(core: ChangingCore, address: int, now: int) -> Sponsored | N
 
 
 def remove_unneeded(core: ChangingCore, retention: Retention | None, now: int) -> None:
-    """Now and then: files that nobody needs any more go."""
+    """Periodically delete files that are no longer needed."""
     files = core.files
     if not core.members or core.snapshot_from is not None:
         return
@@ -254,7 +254,7 @@ def remove_unneeded(core: ChangingCore, retention: Retention | None, now: int) -
             kept.add(received_name(core.address, state.transfer.digest))
         core.forget_histories()
         core.history.trim(retention, now, core.needed_position)
-        # Until that is durable, a restart may need them after all.
+        # A restart may need them until that is durable.
         core.unneeded = {
             name: core.unneeded.get(name, core.pending_number) for name in other_snapshots(files, kept)
         }

@@ -1,4 +1,4 @@
-"""States that travel over a process's connections, to newcomers and as one: the driver of `transfer.py`."""
+"""State transfers over a process's connections, as sponsor and as newcomer: the driver of `transfer.py`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import RemoteError
 
 _PATIENCE_SECONDS = 60.0
-"""How long a newcomer may ask for nothing before it is given up."""
+"""How long a newcomer may send no request before it is given up."""
 
 
 class StateLinks:
-    """By link, as connections know them."""
+    """State transfers by link, as connections identify them."""
 
     def __init__(self, core: ChangingCore, has_store: bool) -> None:
         self._core = core
@@ -31,11 +31,11 @@ class StateLinks:
         max_bytes = snapshots.MAX_STATE if has_store else snapshots.MAX_IN_MEMORY
         self._fetch = StateFetch(core.files, max_bytes)
         self._fetching: int | None = None
-        """The link that brings this newcomer's state."""
+        """The link on which this newcomer receives its state."""
         self.received_at = float("-inf")
-        """When a part of it has come, by the monotonic clock."""
+        """When the last part of it arrived, by the monotonic clock."""
         self.too_large = ""
-        """What was offered, if this newcomer cannot take it."""
+        """Why this newcomer cannot take the offered state."""
 
     def open(self, link: int) -> None:
         self._source.open(self._core.links[link][1])
@@ -46,7 +46,7 @@ class StateLinks:
             self._fetch.close()
 
     def next_frame(self, link: int) -> StateFrame | None:
-        """What is to be sent to the newcomer at the other end, if one is there."""
+        """The next frame for the newcomer at the other end, if there is one."""
         core = self._core
         if not core.transfers or link not in core.links or core.links[link][0] != core.address:
             return None
@@ -57,7 +57,7 @@ class StateLinks:
         return bool(core.transfers) and link in core.links and self._source.has_work(core.links[link][1])
 
     async def receive(self, link: int, frame: StateFrame) -> StateRequest | None:
-        """A frame has come; what is to be answered."""
+        """A frame has arrived; returns the answer."""
         core = self._core
         mine, theirs = core.links[link]
         if isinstance(frame, StateRequest):
@@ -78,5 +78,5 @@ class StateLinks:
             raise
 
     def overdue(self) -> list[int]:
-        """Newcomers that do not fetch what there is for them."""
+        """Newcomers that do not fetch the state offered to them."""
         return self._source.overdue(time.monotonic(), _PATIENCE_SECONDS) if self._core.transfers else []

@@ -1,7 +1,7 @@
-"""A member that may have phones: what its core does for them.
+"""A member that may have phones: the additions to its core.
 
-Only phones may send what phones send, and nothing else: who is at the other end of a link was settled when it
-greeted, for its address is a phone's or a member's for good.
+Phones may send only phones' packets, and members only members'. Which of them is at the other end of a link
+is known since it greeted, because an address never changes from one to the other.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _FROM_PHONES = (
 )
 _OF_SITES = (*SitePacket.__args__, UplinkPacket, InternalAck, NumberAssignment)
 TELL_STABLE = 1_000_000_000
-"""How often phones are told what is stable, in nanoseconds, at most."""
+"""Minimum interval between announcements of stability to phones, in nanoseconds."""
 MAX_AWAY_BYTES = 1 << 22
-"""How much is kept for a phone that is away, or of one that has returned and broadcasts before what it brings
-back is there, before it is expelled; it returns with a snapshot."""
+"""Bytes retained for a disconnected phone, or of broadcasts by a returned phone whose backlog has not
+arrived, before the phone is expelled; it then returns with a snapshot."""
 
 
 class SuperPeerCore(ChangingCore):
@@ -56,18 +56,18 @@ class SuperPeerCore(ChangingCore):
         self._told_at = 0
 
     def wrap(self, body: Body, now: int = 0, about: About = NOTHING) -> bytes:
-        # Phones do not know the members: they learn from the message who has broadcast it.
+        # Phones do not know the members, so the message itself names its author.
         return wrap(body, bool(self.causes), None, self.identity.label, now, about)
 
     @property
     def hub(self) -> ChangingFreescale:
         return cast("ChangingFreescale", self.member)
 
-    # Who is behind this member
+    # Phones
 
     @property
     def phones(self) -> dict[int, str]:
-        """The names of the phones that have a slot here, or are about to, by address."""
+        """By address, the names of the phones that have a slot here, or are about to."""
         if not self.members:
             return {}
         site = self.hub.site
@@ -78,7 +78,7 @@ class SuperPeerCore(ChangingCore):
         return contact is not None and contact.is_phone
 
     def overdue_phones(self) -> list[int]:
-        """The addresses of phones for which, or of which, too much is kept."""
+        """The addresses of phones for which, or from which, too many bytes are retained."""
         found = []
         for address in self.phones:
             link = self.find_link(self.address, address)
@@ -89,7 +89,7 @@ class SuperPeerCore(ChangingCore):
         return found
 
     def _is_spare(self, link: int) -> bool:
-        """A phone's link may go when the phone has no slot and has acknowledged everything."""
+        """A phone's link may be dropped when the phone has no slot and has acknowledged everything."""
         if not self.is_phone(link):
             return super()._is_spare(link)
         mine, theirs = self.links[link]
@@ -142,7 +142,8 @@ class SuperPeerCore(ChangingCore):
             self._carry_out(self.address, Effects((Send((event.address,), PhoneRefused()),)))
 
     def may_leave(self, now: int) -> bool:
-        """Phones turn to others, also those that have come since this was asked last."""
+        """A member leaves only when its phones have moved, including any that arrived since it was last
+        asked."""
         if self.phase == Phase.MEMBER:
             for address in self.phones:
                 self.step(Expelled(address, now))
@@ -157,11 +158,11 @@ class SuperPeerCore(ChangingCore):
         self._carry_out(self.address, self.hub.expel(event.address, event.time))
         self._after(self.member)
 
-    # Now and then
+    # Periodic work
 
     def tells_stable(self, now: int) -> bool:
-        """Whether phones are to be told what is stable, or members which phones were expelled; then that is
-        taken as done."""
+        """Whether to announce stability to phones, or expelled phones to members; the announcement is then
+        considered sent."""
         if not self.members or now - self._told_at < TELL_STABLE:
             return False
         if not (self.hub.has_stable() or self.hub.owes_expulsions()):

@@ -1,4 +1,4 @@
-"""The rows that a process whose group changes adds to its trace."""
+"""The rows that a process of a dynamic group adds to its trace."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from antecede.live.changing.delivering import DeliveringCore
 
 _CHANGES = {"admit": ADMIT, "leave": LEAVE, "remove": REMOVE, "disown": REMOVE, "close": CLOSE}
-"""The kinds of rows for changes. Who is disowned never began, and is removed."""
+"""The kinds of rows for changes. A disowned member never began, and counts as removed."""
 _MANY_NAMES = 1_024
 
 
 class TraceRows:
-    """Rows name members by the places of their labels in `names`."""
+    """Rows refer to members by the index of their labels in `names`."""
 
     def __init__(self, core: DeliveringCore, buffer: TraceBuffer) -> None:
         self._core, self._buffer = core, buffer
@@ -27,13 +27,13 @@ class TraceRows:
         self._codes: dict[str, int] = {}
 
     def resume(self, names: list[str], first: int, rows: list[TraceRow]) -> None:
-        """These rows are not in the trace's folder yet."""
+        """Restore rows that are not in the trace's folder yet."""
         self.names[:] = names
         self._codes = {name: code for code, name in enumerate(names)}
         self._buffer.first, self._buffer.rows = first, rows
 
     def forget_names(self) -> None:
-        """Of members that are long gone, when no row is left that names them."""
+        """Forget labels of former members when no remaining row refers to them."""
         if not self._buffer.rows and len(self.names) > _MANY_NAMES:
             self.resume([], self._buffer.first, [])
 

@@ -1,14 +1,15 @@
-"""How a large state travels to a newcomer, without clock or socket: in chunks that it asks for.
+"""How a large state is transferred to a newcomer, without clock or socket: in chunks that the newcomer
+requests.
 
-Frames, which are no packets, and so not in any log:
+Frames, which are not packets and therefore not logged:
 
     StateOffer       by the sponsor: there is a state, of which it says digest, length and position
     StateRequest     by the newcomer: so much is here, durably; the next chunk, please
     SnapshotChunk, HistoryChunk    by the sponsor, one for each request
 
-What has arrived is in files at the newcomer, so it asks for the rest after a cut link or a restart. When all
-but a little has arrived, the sponsor admits it, and the rest is in the welcome. One chunk is under way
-at a time, so that is all the memory that a transfer takes at either side.
+Received parts are in files at the newcomer, so after a lost connection or a restart it requests only the
+rest. When the state is nearly complete, the sponsor admits the newcomer, and the rest is in the welcome. Only
+one chunk is in transit at a time, which bounds the memory that a transfer takes at either side.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from antecede.live.changing.core import ChangingCore
 
 MAX_TAIL = 1 << 22
-"""Bytes of messages in a welcome."""
+"""Maximum bytes of messages in a welcome."""
 MAX_LAG = 1 << 28
-"""Bytes of messages that wait for a newcomer, if that is more than at first, before it is given up."""
+"""How many bytes of messages may wait for a newcomer, if that is more than at first, before it is given
+up."""
 MAX_COUNTS = 1 << 17
 
 
@@ -49,14 +51,14 @@ class StateOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
 
 
 class StateRequest(msgspec.Struct, frozen=True, array_like=True, tag=51):
-    """How much of an offered state is here; what follows is asked for."""
+    """How much of an offered state is stored; requests what follows."""
 
     digest: bytes
     first: int
     offset: int
-    """Bytes of the snapshot."""
+    """Bytes of the snapshot received."""
     position: int
-    """Of the last message; -1 as long as the snapshot is not verified."""
+    """The position of the last message; -1 until the snapshot is verified."""
 
 
 class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=52):
@@ -77,39 +79,39 @@ StateFrame = StateOffer | StateRequest | SnapshotChunk | HistoryChunk
 
 
 class OutgoingState:
-    """What a sponsor has sent to one newcomer on the present connection."""
+    """What a sponsor has sent to one newcomer on the current connection."""
 
     def __init__(self) -> None:
         self.is_offered = False
         self.request: StateRequest | None = None
-        """What is to be answered."""
+        """The request to answer."""
         self.reader: HistoryReader | None = None
 
 
 class StateSource:
-    """The states that this member has for newcomers, by address."""
+    """The states that this member offers to newcomers, by address."""
 
     def __init__(self, core: ChangingCore, files: Files) -> None:
         self._core, self._files = core, files
         self._outgoing: dict[int, OutgoingState] = {}
         self._allowed: dict[int, int] = {}
-        """How far each may lag, in bytes."""
+        """The maximum lag of each newcomer, in bytes."""
         self.heard_at: dict[int, float] = {}
 
     def open(self, address: int) -> None:
-        """A connection begins."""
+        """A connection is established."""
         if address in self._core.transfers:
             self._outgoing[address] = OutgoingState()
 
     def receive(self, address: int, request: StateRequest, now: float) -> None:
         transfer, outgoing = self._core.transfers.get(address), self._outgoing.get(address)
         if transfer is None or outgoing is None or not outgoing.is_offered:
-            return  # it is too late for that
+            return  # the offer was withdrawn meanwhile
         if (request.digest, request.first) != (transfer.digest, transfer.first):
             raise RemoteError("it asks for a state that was not offered")
         log = self._core.history
         is_complete = request.offset == transfer.length
-        end = max(log.written, transfer.first)  # what the state ends with may be about to be written
+        end = max(log.written, transfer.first)  # the last messages of the state may not be written yet
         if not 0 <= request.offset <= transfer.length or request.position > end:
             raise RemoteError("it asks for what is beyond the end of a state")
         if request.position != -1 and (not is_complete or request.position < transfer.first):
@@ -118,7 +120,7 @@ class StateSource:
         self.heard_at[address] = now
 
     def next_frame(self, address: int, now: float) -> StateFrame | None:
-        """What is to be sent to a newcomer, if its connection can take it."""
+        """The next frame for a newcomer, if its connection can take it."""
         transfer = self._core.transfers.get(address)
         if transfer is None or self._is_lost(transfer):
             for table in (self._outgoing, self._allowed):
@@ -161,19 +163,19 @@ class StateSource:
         return HistoryChunk(request.position, entries)
 
     def _is_lost(self, transfer: SnapshotTransfer) -> bool:
-        """Whether messages that belong to a state are not here any more: the disk was full, say."""
+        """Whether messages that belong to a state were lost, for example because the disk was full."""
         log = self._core.history
         return not (log.exists and log.first <= transfer.first)
 
     def has_work(self, address: int) -> bool:
-        """Whether a newcomer may be waiting for something."""
+        """Whether a newcomer may be waiting for a frame."""
         outgoing = self._outgoing.get(address)
         return address in self._core.transfers and (
             outgoing is None or not outgoing.is_offered or outgoing.request is not None
         )
 
     def overdue(self, now: float, patience: float) -> list[int]:
-        """Those that have not asked for anything for so many seconds, or do not keep up."""
+        """Newcomers that have not sent a request for this many seconds, or do not keep up."""
         found = []
         self.heard_at = {each: at for each, at in self.heard_at.items() if each in self._core.transfers}
         for address, transfer in self._core.transfers.items():
@@ -187,12 +189,12 @@ class StateSource:
 
 
 class StateTooLargeError(RemoteError):
-    """A state is larger than this process takes."""
+    """A state is larger than this process accepts."""
 
 
 class StateFetch:
     """The state that a newcomer fetches, for its attempt at one address. `receive` writes to files, and may
-    take as long as a disk does."""
+    block for as long as the disk takes."""
 
     def __init__(self, files: Files, max_bytes: int) -> None:
         self._files, self._max_bytes = files, max_bytes
@@ -206,7 +208,7 @@ class StateFetch:
         self._offer = None
 
     def receive(self, address: int, log: HistoryLog, frame: StateFrame) -> StateRequest | None:
-        """What to ask for next."""
+        """The next request."""
         if isinstance(frame, StateOffer):
             self._address, self._offer = address, frame.transfer
             self._on_offer(address, log, frame.transfer)
@@ -262,7 +264,7 @@ class StateFetch:
             self._verify(log, offer)
 
     def _verify(self, log: HistoryLog, offer: SnapshotTransfer) -> None:
-        """All bytes are here: are they the right ones? What was here before a restart may be damaged."""
+        """The snapshot is complete: check its digest. Parts received before a restart may be damaged."""
         name = received_name(self._address, offer.digest)
         if not offer.length:
             self._files.write_at(unfinished(name), 0, b"")
@@ -293,14 +295,14 @@ class StateFetch:
             raise StateTooLargeError(f"a state of more than {self._max_bytes:,} bytes")
         for position, data in enumerate(chunk.entries, chunk.after + 1):
             log.add(position, decode_entry(data), data)
-        # Durable before the sponsor hears of it: then it is not in the welcome.
+        # Durable before the sponsor learns of it, since the welcome will not contain it.
         log.write(list(log.unwritten), log.generation)
         log.sync()
         log.confirm(log.end)
 
 
 def has_state(files: Files, address: int, log: HistoryLog, state: WelcomeState) -> bool:
-    """Whether what a welcome refers to is here."""
+    """Whether the state that a welcome refers to is stored here."""
     transfer = state.transfer
     if transfer.digest and received_name(address, transfer.digest) not in files.names():
         return False

@@ -1,4 +1,4 @@
-"""What a process of a changing group has that may not have been delivered: for whoever looks at its store."""
+"""Messages of a process in a dynamic group that may not have been delivered, for inspecting its store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ StoredPayload = tuple[MessageId, bytes]
 
 
 def accepted_messages(core: ChangingCore) -> list[StoredPayload]:
-    """What was broadcast here and is not known to be delivered everywhere: by this incarnation, and what it
-    has brought back. Of one that was removed and is no member again yet, by that one."""
+    """Messages broadcast here that are not known to be delivered everywhere: those of this incarnation, and
+    those that it has brought back. For a removed process that is not a member again yet: those of its last
+    incarnation."""
     if not core.members:
         return []
     current = core.member
@@ -29,7 +30,7 @@ def accepted_messages(core: ChangingCore) -> list[StoredPayload]:
 
 
 def held_messages(core: ChangingCore) -> list[StoredPayload]:
-    """What has arrived and waits for a cause, in the order of arrival."""
+    """Messages that have arrived and wait for a cause, in the order of arrival."""
     found: dict[MessageId, bytes] = {}
     if core.members:
         member = core.member
@@ -47,7 +48,7 @@ def held_messages(core: ChangingCore) -> list[StoredPayload]:
 def _add(
     found: dict[MessageId, bytes], member: ChangingMember, message: MessageId, entry: RetainedMessage
 ) -> None:
-    """Only messages of applications, under the ids that they know."""
+    """Add application messages only, under the ids that applications see."""
     packet = member.decode(entry.packet)
     for (origin, first, _), payloads in zip(packet.spans(), packet.payloads_by_span(), strict=True):
         if origin == message.origin and first <= message.seq < first + len(payloads):

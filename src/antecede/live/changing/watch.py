@@ -1,4 +1,4 @@
-"""What a member sees of the others: who seems to be down, and what has changed."""
+"""What a member observes about the others: which are suspected, and which changes to report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS: dict[str, ChangeKind] = {"admit": "joined", "leave": "left", "disown": "
 
 
 class Tell(Interface):
-    """Tells listeners of a change."""
+    """Notifies listeners of a change."""
 
     def __call__(
         self, kind: ChangeKind, label: str, by: str = "", message: MessageId | None = None, text: str = ""
@@ -24,7 +24,7 @@ class Tell(Interface):
 
 
 class Watch:
-    """Watches the members of the view, and tells of changes."""
+    """Watches the members of the view, and reports changes."""
 
     def __init__(
         self, core: ChangingCore, labels: Mapping[int, str], suspicions: Suspicions, tell: Tell, log: Log
@@ -38,7 +38,7 @@ class Watch:
         )
 
     def begin(self) -> None:
-        """Watch whoever is in the view."""
+        """Start watching the members of the view."""
         core = self._core
         self._suspicions.watch(core.member.view - {core.me} if core.members else [])
 
@@ -49,13 +49,13 @@ class Watch:
             self._tell("trusted", self._labels[stream], text="it is heard again")
 
     def check(self) -> None:
-        """Now and then: who is silent for too long?"""
+        """Called periodically: suspect members that are silent for too long."""
         for stream in self._suspicions.check():
             timeout = self._suspicions.timeout(stream)
             self._tell("suspected", self._labels[stream], text=f"nothing was heard of it for {timeout:.1f} s")
 
     def tell_changes(self) -> None:
-        """Tell what the core has noted."""
+        """Report the changes that the core has recorded."""
         invalid, self._core.invalid = self._core.invalid, []
         for text in invalid:
             self._log.warning("a message is not delivered to the application: %s", text)

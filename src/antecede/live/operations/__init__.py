@@ -1,1 +1,1 @@
-"""What operators see of a live member: metrics, logs, trace."""
+"""Operations of a live member: metrics, logs, trace."""

@@ -1,7 +1,7 @@
 """How `antecede members` and `antecede console` talk to a running member: a socket in its store's folder.
 
-Nobody but the owner of the store can open that folder, so whoever connects may do what the application may.
-A request is one line of JSON, and so is its answer.
+Only the owner of the store can open that folder, so whoever connects may do what the application may. A
+request is one line of JSON, and so is its answer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SECONDS = 10.0
 
 
 class ControlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked of a member."""
+    """A request to a member."""
 
     do: str
     who: str = ""
 
 
 class ControlServer:
-    """Answers requests, as long as a member runs."""
+    """Answers requests while a member runs."""
 
     def __init__(self, group: Group, path: Path) -> None:
         self._group, self._path = group, path
@@ -54,7 +54,7 @@ class ControlServer:
             self._path.unlink()
 
     async def finish(self) -> None:
-        """Wait until whoever has asked has an answer."""
+        """Wait until all requests are answered."""
         if self._requests:
             await asyncio.wait(self._requests, timeout=1.0)
 
@@ -69,7 +69,7 @@ class ControlServer:
                 writer.write(msgspec.json.encode(reply) + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, ValueError):
-            pass  # whoever asked has gone, or did not ask in a line
+            pass  # the client has disconnected, or did not send a line
         finally:
             writer.close()
             self._requests.discard(request)
@@ -99,20 +99,20 @@ class ControlServer:
         }
 
     async def _leave(self) -> None:
-        """It goes on if whoever has asked does not wait for it."""
+        """Leaving continues even if the client does not wait for it."""
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(self._group.leave())
         await asyncio.shield(self._leaving)
 
 
 async def serve(group: Group, store: str) -> ControlServer | None:
-    """Listen in a store, whose lock this process has; None where that is not possible."""
+    """Listen in the folder of a store that this process has locked; None where that is not possible."""
     path = Path(store) / CONTROL
     if not hasattr(asyncio, "start_unix_server") or len(os.fsencode(path)) > _MAX_PATH:
         return None
 
     with contextlib.suppress(FileNotFoundError):
-        path.unlink()  # of a process that was killed
+        path.unlink()  # left by a process that was killed
     server = ControlServer(group, path)
     try:
         await server.start()
@@ -127,7 +127,7 @@ def _built(reply: msgspec.Struct) -> dict[str, Any]:
 
 
 async def ask(store: str, request: ControlRequest, seconds: float | None = _SECONDS) -> dict[str, Any]:
-    """Ask the member that runs on a store."""
+    """Send a request to the member that runs on a store."""
     path = Path(store) / CONTROL
     try:
         async with asyncio.timeout(seconds):

@@ -1,7 +1,8 @@
-"""What operators can ask a member by HTTP: Prometheus metrics at /metrics, and /health.
+"""The HTTP endpoint for operators: Prometheus metrics at /metrics, and /health.
 
-With a `console_token`, whoever shows it is also told what `antecede console` shows: /state and /messages. The
-token travels as it is, so beyond this machine it is taken only if the group's own links may be unencrypted.
+With a `console_token`, a client that shows it also gets the data of `antecede console`: /state and /messages.
+The token is sent unencrypted, so it is accepted from other machines only if the group's own links may be
+insecure.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 _MAX_HEAD = 8192
 _TIMEOUT_SECONDS = 5.0
 _CAPACITY = 16
-"""Connections at once. For one more, the oldest of the source with the most is closed."""
+"""Maximum connections. Beyond that, the oldest one of the source with the most connections is closed."""
 _SHORTEST_TOKEN = 20
 _THIS_MACHINE = ("127.0.0.1", "::/64")
 
 Answer = tuple[int, str, bytes]
-"""A status, the type of the document, and the document."""
+"""A status, the content type, and the document."""
 
 
 def render(*groups: Group) -> bytes:
@@ -47,12 +48,12 @@ def render(*groups: Group) -> bytes:
 
 
 def suspected(view: View) -> list[str]:
-    """The labels of members that seem to be down."""
+    """The labels of suspected members."""
     return [member.label for member in view if member.suspected is not None]
 
 
 class _Collector:
-    """A metric is listed once, with a value for each group."""
+    """Lists each metric once, with a value for each group."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self._groups = groups
@@ -126,8 +127,8 @@ class _Collector:
 
 
 def health(group: Group) -> tuple[int, bytes]:
-    """An HTTP status and a JSON document, for a supervisor: 503 if the member cannot work, and must be
-    restarted; 200 with a list of problems if it can, and a person must do something about them."""
+    """An HTTP status and a JSON document, for a supervisor: 503 if the member cannot work and must be
+    restarted; 200 with a list of problems if it works, and a person must act on them."""
     view = group.view
     report = {
         "state": group.state,
@@ -159,7 +160,8 @@ async def serve(group: Group, where: str) -> Listener:
 async def listen(
     where: str, counts: Counter[str], answer: Callable[[str, list[str], str], Answer]
 ) -> Listener:
-    """Serve HTTP at a place. `answer` is called with the line of a request, its fields and who asks."""
+    """Serve HTTP at an address. `answer` is called with the request line, its fields and the client's
+    address."""
 
     async def serve_one(connected: socket.socket, pending: PendingConnection) -> None:
         reader = asyncio.StreamReader(_MAX_HEAD)
@@ -172,11 +174,11 @@ async def listen(
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await _answer_request(answer, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # it was not an HTTP client
+            pass  # the client does not speak HTTP
         finally:
             transport.abort()
 
-    # Not the admission of the group's own ports: those who watch and those who speak do not compete.
+    # Separate from the admission control of the group's own ports: monitoring must not compete with members.
     admission = Admission(_CAPACITY, _THIS_MACHINE, counts)
     listener = Listener(admission, serve_one)
     await listener.start("metrics", where)
@@ -184,7 +186,7 @@ async def listen(
 
 
 def read_token(path: str) -> str:
-    """From a file, as `antecede keys --secret` makes it."""
+    """The token in a file, as `antecede keys --secret` makes it."""
     try:
         token = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -215,11 +217,11 @@ async def _answer_request(
     )
     await writer.drain()
     writer.close()
-    await writer.wait_closed()  # what is written has left
+    await writer.wait_closed()  # wait for the data to be sent
 
 
 def _refusal(token: str, fields: list[str], is_near: bool) -> str | None:
-    """Why the state is not told to somebody."""
+    """Why a client may not see the state; None if it may."""
     if not is_near:
         return "the state is told to this machine alone: use ssh -L, or set `insecure` to true"
     for field in fields:
@@ -259,7 +261,7 @@ def _answer(group: Group, line: str, has_console: bool, refusal: str | None) -> 
 
 
 def answer_for_groups(state: str, groups: Sequence[Group], line: str) -> Answer:
-    """Of a process in several groups: 503 if it, or one of them, cannot work."""
+    """The answers of a process in several groups: 503 if the process or any of its groups cannot work."""
 
     def show_health() -> Answer:
         found = [health(group) for group in groups]
@@ -271,7 +273,7 @@ def answer_for_groups(state: str, groups: Sequence[Group], line: str) -> Answer:
 
 
 def path_of(line: str) -> str:
-    """What the first line of a request asks for."""
+    """The path in a request line."""
     return line.partition(" ")[2].partition(" ")[0].partition("?")[0]
 
 

@@ -1,7 +1,7 @@
 """The last messages of one member, with their immediate dependencies, for `antecede console`.
 
-They are noted from the first time that somebody asks for them until nobody has for a minute, so a member at
-which nobody looks does nothing for it. Bodies are not kept.
+They are recorded from the first request until there was none for a minute, so there is no cost while nobody
+asks. Bodies are not kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from antecede.live.messages import MessageId
 
 MAX_MESSAGES = 1_000
 MAX_CAUSES = 10_000
-"""Of all of them together: in a large group a message may name many."""
+"""Maximum number of causes over all of them: in a large group a message may name many."""
 _PATIENCE = 60.0
-"""Seconds after which nobody looks any more."""
+"""Seconds without a request after which recording stops."""
 
 
 class RecentMessage(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class RecentMessages:
         self._asked_at = time.monotonic()
 
     def add(self, message: MessageId, causes: Sequence[MessageId]) -> bool:
-        """A message was delivered here, or broadcast; whether somebody still looks."""
+        """A message was delivered here, or broadcast; returns whether recording continues."""
         self._messages.append((time.time(), message, causes))
         self._causes += len(causes)
         while len(self._messages) > MAX_MESSAGES or self._causes > MAX_CAUSES:
@@ -44,7 +44,7 @@ class RecentMessages:
         return time.monotonic() - self._asked_at < _PATIENCE
 
     def ask(self, most: int) -> list[RecentMessage]:
-        """The last so many, the oldest first."""
+        """The last `most` messages, the oldest first."""
         self._asked_at = time.monotonic()
         first = max(0, len(self._messages) - most)
         return [

@@ -1,6 +1,6 @@
-"""What a member tells `antecede console` about itself: what it holds and why, its links, the view, how far it
-is, and what has changed. A snapshot is taken when it is asked for, and its size is bounded whatever the
-member holds; bodies are not in it."""
+"""What a member reports to `antecede console`: which messages it holds and why, its links, the view, its
+progress, and recent changes. A snapshot is taken on request, and its size is bounded whatever the member
+holds; it does not contain bodies."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _MAX_LISTED = 200
-"""Held messages that are listed."""
+"""Maximum number of held messages that are listed."""
 _MAX_LOOKED_AT = 20_000
-"""With more held messages than that, a member says how many they are, and looks at none."""
+"""Above this many held messages, a member reports only their number."""
 _MAX_TEXT = 300
 _SHOWN_MESSAGES = 60
-"""Messages that a snapshot has; a request for messages gets all that are noted."""
+"""Maximum number of messages in a snapshot; a request for messages returns all that are recorded."""
 
 
 class HeldEntry(msgspec.Struct, frozen=True):
-    """A message that has arrived and is held. Messages are named as `origin:number`."""
+    """A held message. Messages are identified as `origin:number`."""
 
     id: str
     since: float
-    """In seconds since 1970, as all times here."""
+    """In seconds since 1970, like all times here."""
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """What messages are held for."""
+    """A message that others are held for."""
 
     cause: str | None
-    """None if the protocol knows it only by another's number for it."""
+    """None if the protocol knows it only by another member's number for it."""
     holders: list[str]
-    """The members that may have it, as far as the one that lacks it knows."""
+    """The members that may have it, as far as this one knows."""
     count: int
     """How many messages are held for it; not all need be in `held`."""
     held: list[HeldEntry]
@@ -53,12 +53,12 @@ class Happened(msgspec.Struct, frozen=True):
 
     kind: str
     about: str
-    """Of a member; its label."""
+    """The label of the member concerned."""
     text: str
     time: float
     by: str = ""
     message: str | None = None
-    """For changes: whose message changed the view, and which."""
+    """For changes: the label of the member, and the message, that changed the view."""
 
 
 class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
     me: str
     state: str
     changes_members: bool
-    """Whether members come and go."""
+    """Whether membership is dynamic."""
     members: list[ViewMember]
     removing: list[str]
     partners: list[str]
@@ -79,7 +79,7 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: dict[str, float]
     broadcast: int
     delivered: int
-    """To the application, its own messages too if it gets those."""
+    """Messages delivered to the application, including its own if it receives those."""
     for_application: int
     """Delivered messages that the application has not acknowledged."""
     held: int
@@ -87,7 +87,7 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[Missing]
     progress: list[DeliveredUpTo]
     behind: dict[str, int]
-    """By member, how many messages that are delivered here it is not known to have delivered."""
+    """By member, how many messages delivered here it is not known to have delivered."""
     unstable_bytes: int
     limit: int
     problems: list[Happened]
@@ -95,9 +95,9 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True):
     notices: list[Happened]
     messages: list[RecentMessage]
     time: float
-    """When this was said."""
+    """When the report was made."""
     knows_stability: bool = True
-    """Whether members tell each other how far they are. Those of fixed groups in the simulator do not."""
+    """Whether members report their progress to each other. Fixed groups in the simulator do not."""
 
 
 class MemberMessages(msgspec.Struct, frozen=True):
@@ -145,8 +145,8 @@ def state(group: Group) -> MemberReport:
 
 
 def messages(group: Group, most: int = _MAX_LOOKED_AT) -> MemberMessages:
-    """The last messages that were delivered here, with their immediate dependencies; from now on, if nobody
-    has asked for them before."""
+    """The last messages delivered here, with their immediate dependencies; recording starts with the first
+    request."""
     observers = group._observers
     if observers.recent is None:
         observers.recent = RecentMessages()
@@ -154,7 +154,7 @@ def messages(group: Group, most: int = _MAX_LOOKED_AT) -> MemberMessages:
 
 
 def missing(inspection: Inspection) -> list[Missing]:
-    """What the held messages of a member wait for."""
+    """What a member's held messages wait for."""
     if not 0 < inspection.count_held() <= _MAX_LOOKED_AT:
         return []
     by_cause: dict[MessageId | None, list[Waiting]] = {}
@@ -163,7 +163,7 @@ def missing(inspection: Inspection) -> list[Missing]:
     found: list[Missing] = []
     left = _MAX_LISTED
     for waits in list(by_cause.values())[:_MAX_LISTED]:
-        # Each cause with at least one of its messages, and the others as long as there is room.
+        # List at least one message per cause, and more as long as there is room.
         listed = waits[: max(1, left - (len(by_cause) - len(found)))]
         left -= len(listed)
         held = [inspection.describe(wait) for wait in listed]
@@ -180,5 +180,5 @@ def missing(inspection: Inspection) -> list[Missing]:
 
 
 def _happened(kind: str, about: str, text: str, when: float, by: str = "", message: Any = None) -> Happened:
-    """Reasons come from others, and may be long."""
+    """Reasons come from other members, and may be long."""
     return Happened(kind, about, text[:_MAX_TEXT], when, by, None if message is None else str(message))

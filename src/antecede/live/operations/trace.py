@@ -1,12 +1,12 @@
-"""The trace of a live member: the same rows that a simulation leaves, in a folder of the member's own.
+"""The trace of a live member: the same rows as a simulation's, in a folder of the member's own.
 
-Rows stay in the core's buffer until a Parquet part with them is complete and synced, a few seconds' worth or
-some tens of thousands in each. A checkpoint of the store contains those that are not in a part yet, and a
-replay of its log gives those since, so a member that was killed resumes where its last part ends: no row is
-missing and none is there twice.
+Rows stay in the core's buffer until a Parquet part that contains them is complete and synced; a part has a
+few seconds' worth of rows, or some tens of thousands. A checkpoint of the store contains the rows that are
+not in a part yet, and a replay of its log reproduces later ones. A member that was killed therefore resumes
+where its last part ends: no row is missing, and none occurs twice.
 
-A folder that cannot be written never stops the member: that is reported, and tried again. Rows that had to be
-dropped meanwhile, or were in a part that was damaged, are listed as `missing` in the trace's meta.json.
+A folder that cannot be written never stops the member: the error is reported, and writing is retried. Rows
+that had to be dropped meanwhile, or were in a damaged part, are listed as `missing` in the trace's meta.json.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ _PART_SECONDS = 5.0
 
 
 class NodeTrace:
-    """One member's trace folder, into which the rows of `buffer` go.
+    """One member's trace folder, which receives the rows of `buffer`.
 
-    If the members of the group change, `names` grows, and rows say which incarnation of the member they are
-    of. The folder is named by `changing_store`, the identifier of the store, as well: a member may get
-    another store, and goes on with that.
+    In a dynamic group, `names` grows, and rows identify the incarnation of the member. The folder's name then
+    also contains `changing_store`, the identifier of the store: a member may continue with another store.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class NodeTrace:
         self._tables = EventTables(run, [group], names)
         try:
             _set_aside_damaged_part(self.folder, self._log)
-            # Who is a member of a group that changes is in its rows.
+            # In a dynamic group, the rows themselves name the members.
             meta = Meta(run, {} if is_changing else {group: names}, protocol)
             columns = _CHANGING_COLUMNS if is_changing else _COLUMNS
             self._writer = TraceWriter(self.folder, meta, columns, resume=True, durable=True)
@@ -92,7 +91,7 @@ class NodeTrace:
         return len(self._buffer.rows) >= _PART_ROWS or (bool(self._buffer.rows) and waited > _PART_SECONDS)
 
     async def write(self) -> None:
-        """Write all rows that may be; if that fails, say why in `problem`."""
+        """Write all rows that are durable; on failure, set `problem` to the reason."""
         first, rows = self._buffer.durable_rows()
         self._written_at = time.monotonic()
         try:
@@ -140,7 +139,7 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _set_aside_damaged_part(folder: Path, log: Log) -> None:
-    """Put a last part aside that was truncated: its rows are written again if the store still has them."""
+    """Set aside a last part that was truncated: its rows are written again if the store still has them."""
     from antecede.trace.parquet_files import parquet_file
 
     arrow: Any = require("pyarrow", "sim")
@@ -157,7 +156,7 @@ def _set_aside_damaged_part(folder: Path, log: Log) -> None:
 
 
 def _count_rows(folder: Path) -> int:
-    """The trace of one process has as many rows as its last index says."""
+    """How many rows there are: the trace of one process has consecutive indices."""
     parquet: Any = require("pyarrow.parquet", "sim")
     for part in reversed(_parts(folder)):
         last = parquet.read_table(part, columns=["index"])

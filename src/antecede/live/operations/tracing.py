@@ -1,11 +1,11 @@
-"""Spans of OpenTelemetry for what a member broadcasts and is given, with the program's own tracer provider.
+"""OpenTelemetry spans for a member's broadcasts and deliveries, with the program's own tracer provider.
 
-The span of a broadcast is a child of the current one, and its context travels in the header `traceparent`
-of W3C Trace Context. A delivery begins a trace of its own, with a link to that span: a message has many
-receivers and a conversation no end, so one trace for all that follows from it would grow for ever. The span
-of a delivery is the current one in the task that reads, from the moment in which it is given the message
-until it asks for the next one or acknowledges it; so what the handler broadcasts is a child of the delivery
-that caused it.
+The span of a broadcast is a child of the current one, and its context is sent in the W3C Trace Context header
+`traceparent`. A delivery begins a trace of its own, with a link to that span: a message has many receivers
+and a conversation has no end, so a single trace of everything that follows would grow without bound. The span
+of a delivery is the current one in the reading task, from the moment the message is yielded until the task
+requests the next one or acknowledges it; so the handler's broadcasts are children of the delivery that caused
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from antecede.live.headers import About, with_reserved
 from antecede.live.messages import Message, MessageId
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-"""Not the program's: baggage may be confidential, and a broadcast goes to everyone."""
+"""Not the program's own propagator: baggage may be confidential, and a broadcast reaches every member."""
 
 
 class Tracing:
@@ -36,14 +36,14 @@ class Tracing:
         self._group, self._me = group, me
         self._tracer = trace.get_tracer("antecede", __version__)
         self._span: Span | None = None
-        """Of the message in flight."""
+        """The span of the message in flight."""
         self._token: Token[Context] | None = None
         self._task: asyncio.Task[object] | None = None
         """The task in which that span is the current one."""
 
     @contextlib.contextmanager
     def broadcasting(self, about: About) -> Iterator[tuple[Span, About]]:
-        """A span around a broadcast, and what travels with its body."""
+        """A span around a broadcast, and the metadata to send with its body."""
         with self._tracer.start_as_current_span(
             f"broadcast {self._group}",
             kind=SpanKind.PRODUCER,
@@ -54,11 +54,11 @@ class Tracing:
             yield span, with_reserved(about, carrier)
 
     def name(self, span: Span, message: MessageId) -> None:
-        """The message of a broadcast."""
+        """Record the message id of a broadcast."""
         span.set_attribute("messaging.message.id", str(message))
 
     def begin(self, message: Message) -> None:
-        """The application is given a message."""
+        """A message is delivered to the application."""
         self.end("acked")
         carrier = {name: value for name, value in message.headers.items() if isinstance(value, str)}
         sent = trace.get_current_span(_PROPAGATOR.extract(carrier, Context())).get_span_context()
@@ -79,7 +79,7 @@ class Tracing:
         self._token = contexts.attach(trace.set_span_in_context(self._span))
 
     def end(self, outcome: str) -> None:
-        """The message in flight, if there is one, is acked, nacked or parked, or will be given again."""
+        """The message in flight, if there is one, is acked, nacked or parked, or will be redelivered."""
         span, self._span = self._span, None
         if span is None:
             return
@@ -87,7 +87,7 @@ class Tracing:
         if outcome in ("nacked", "parked"):
             span.set_status(Status(StatusCode.ERROR, outcome))
         span.end()
-        # Another task has another context, in which the span was never the current one.
+        # Another task has another context, in which this span was never the current one.
         if self._token is not None and self._task is asyncio.current_task():
             contexts.detach(self._token)
         self._token = self._task = None

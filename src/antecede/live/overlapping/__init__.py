@@ -1,1 +1,1 @@
-"""Live groups that overlap: one process, one store, one connection to each partner, many groups."""
+"""Overlapping live groups: one process, one store and one connection per partner for many groups."""

@@ -1,7 +1,8 @@
-"""One connection to each partner, for all groups that both are in: channels over it, one for each group.
+"""One connection to each partner, with a channel for each group that both are in.
 
-A frame of the connection is the number of a channel and a frame of its group, as a group alone would send it.
-Whoever opens a channel names the group. Those of the process that has called have even numbers.
+A frame of the connection consists of a channel number and a frame of that group, as the group alone would
+send it. The side that opens a channel names the group. Channels opened by the calling process have even
+numbers.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from antecede.live.transport.wires import Wire
 from antecede.protocols.base import RemoteError
 
 _MAX_WAITING = 64
-"""Frames of a channel that wait to be read; then the connection is not read further."""
+"""Frames of a channel that may wait to be read; beyond that the connection is not read further."""
 _MAX_CHANNELS = 4_096
 _MAX_HELLO = 1 << 10
 
 
 class ProcessGreeting(msgspec.Struct, frozen=True, array_like=True, tag=90):
-    """The first frame in each direction: who speaks, where it listens, and which life of it this is."""
+    """The first frame in each direction: the sender's name, its listening address, and its current life."""
 
     name: str
     at: str
@@ -88,14 +89,14 @@ class ChannelWire:
         await self._trunk.wire.write([_encode(Data(self._number, frame)) for frame in frames])
 
     async def finish(self) -> None:
-        self.abort()  # what was written before arrives before that
+        self.abort()  # frames written before this are received first
 
     def abort(self) -> None:
         if not self._is_closed:
             self._trunk.end(self._number)
             self.closed()
 
-    # What the connection calls
+    # Called by the connection
 
     async def received(self, frame: bytes) -> None:
         self._frames.append(frame)
@@ -111,7 +112,7 @@ class ChannelWire:
 
 
 class Trunk:
-    """A connection to another process. `accept` is called with each channel that the other opens."""
+    """A connection to another process. `accept` is called with each channel that the other side opens."""
 
     def __init__(
         self, wire: Wire, hello: ProcessGreeting, dialled: bool, accept: Callable[[ChannelWire, str], None]
@@ -141,7 +142,7 @@ class Trunk:
             self.close()
 
     async def run(self) -> None:
-        """Until the connection ends."""
+        """Serve the connection until it ends."""
         try:
             while True:
                 match self._decode(await self.wire.read()):
@@ -181,9 +182,9 @@ def decode(data: bytes) -> ProcessGreeting | Data | Open | Close:
 
 
 class Trunks:
-    """The connections of one process, by where the other listens. `dial` makes one, `check` raises a
-    `RemoteError` if who is at the other end may not have that name, `accept` is called with each channel that
-    another process opens, and `ended` with why a connection has ended, if that is known."""
+    """The connections of one process, by the other side's listening address. `dial` makes one. `check` raises
+    a `RemoteError` if the other end may not have the name it claims. `accept` is called with each channel
+    that another process opens, and `ended` with the reason why a connection has ended, if known."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class Trunks:
         self._name, self._dial, self._check = name, dial, check
         self._accept, self._ended = accept, ended
         self.at = ""
-        """Where this process listens."""
+        """The address at which this process listens."""
         self._life = secrets.token_bytes(8)
         self._by_place: dict[str, Trunk] = {}
         self._trunks: set[Trunk] = set()
@@ -208,7 +209,7 @@ class Trunks:
         return len(self._trunks)
 
     async def open(self, where: str, group: str) -> ChannelWire:
-        """A channel to the process that listens at a place."""
+        """A channel to the process that listens at an address."""
         async with self._turns.setdefault(where, asyncio.Lock()):
             trunk = self._by_place.get(where)
             if trunk is None or trunk.is_closed:
@@ -232,14 +233,14 @@ class Trunks:
         chosen = self._by_place[place]
         if chosen is trunk:
             self._spawn(self._run(trunk))
-        else:  # it has called meanwhile
+        else:  # the other process has called meanwhile
             self._trunks.discard(trunk)
             trunk.close()
-        self._by_place[where] = chosen  # others may call the same place something else
+        self._by_place[where] = chosen  # others may know the same address by another name
         return chosen
 
     async def accept(self, wire: Wire) -> Trunk:
-        """Another process has called."""
+        """Accept a call from another process."""
         hello = await self._read_hello(wire)
         self._check(wire, hello.name)
         await wire.write([_encode(self._hello())])
@@ -248,14 +249,14 @@ class Trunks:
         return trunk
 
     def _use(self, place: str, trunk: Trunk) -> None:
-        """Of two connections to one process, that stays which the lesser name has made."""
+        """Of two connections to one process, keep the one made by the lesser name."""
         self._trunks.add(trunk)
         if not place:
             return
         before = self._by_place.get(place)
         if before is not None and not before.is_closed and before.hello.life == trunk.hello.life:
             if trunk.dialled != (self._name < trunk.hello.name):
-                return  # who has made it closes it
+                return  # the side that made it closes it
             before.close()
         self._by_place[place] = trunk
 

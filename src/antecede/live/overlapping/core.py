@@ -1,11 +1,11 @@
-"""A process in several groups that overlap, without clock, socket or disk.
+"""A process in several overlapping groups, without clock, socket or disk.
 
-It has a core for each group, with members, links and reports of its own (`group_core.py`). What the process
-has once is here: the log, the order of deliveries, the past that its members share. So an event of any group
-has its place among those of all others, and a replay repeats them in that order.
+It has a core for each group, with members, links and reports of its own (`group_core.py`). Shared by all
+groups are the log, the order of deliveries, and the causal past of its members. An event of any group
+therefore has its place among those of all groups, and a replay repeats them in that order.
 
-Deliveries are asked of the groups in the order of their names. What a group has delivered may unblock another
-one, so that order matters, and the log says only how many deliveries there were.
+Groups are polled for deliveries in the order of their names. A delivery in one group may unblock another, so
+this order matters, and the log records only the number of deliveries.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _OUT = (Phase.OUTSIDE, Phase.JOINING, Phase.REMOVED)
 
 
 class SavedGroup(msgspec.Struct):
-    """One group at a checkpoint."""
+    """One group in a checkpoint."""
 
     state: bytes
     packets: list[StoredPacket]
 
 
 class NodeState(msgspec.Struct):
-    """A process at one moment."""
+    """The state of a process in a checkpoint."""
 
     groups: dict[str, SavedGroup]
     past: ProcessPast
@@ -54,13 +54,13 @@ class NodeState(msgspec.Struct):
 
 
 class NodeReady(Ready, frozen=True, gc=False):
-    """What each group asks for; the records and the checkpoint are the process's."""
+    """The part of each group; the records and the checkpoint are the process's."""
 
     groups: Mapping[str, Ready] = {}
 
 
 class HistoryBatches:
-    """What is to be in histories before the records are durable."""
+    """What must be in the histories before the records are durable."""
 
     def __init__(self, batches: list[Any]) -> None:
         self._batches = batches
@@ -77,26 +77,26 @@ class NodeCore:
         self.name, self.is_durable, self.delivers_own = name, durable, own
         self.files: Files = files or MemoryFiles()
         self.groups: dict[str, GroupCore] = {}
-        """In the order of their names."""
+        """Sorted by name."""
         self.past = ProcessPast()
         self.use_signatures: Callable[[GroupCore], None] | None = None
-        """For the core of each group, before anything is replayed; None if nothing is signed."""
+        """Called with the core of each group before the replay; None without signatures."""
         self.application = NodeQueue()
         self.numbers: dict[int, int] = {}
-        """For what is delivered and not given to the application, by position: the number of the `Ready` that
-        makes it durable."""
+        """By position, for deliveries not yet given to the application: the number of the `Ready` that makes
+        them durable."""
         self.polls = self.time = self.unblocking_number = 0
         self.next_number, self.persisted = int(durable), 0
         self.is_replaying, self.is_traced = False, False
         self.trace = TraceBuffer(0 if durable else sys.maxsize)
         self.outboxes: dict[int, Any] = {}
-        """None: links are the groups'."""
+        """Always empty: links belong to the groups."""
         self._records: list[LogRecord] = []
         self._logged_polls = 0
         self._logged_group: str | None = None
 
     def group(self, name: str) -> GroupCore:
-        """The core of a group, which may be a new one."""
+        """The core of a group, created if necessary."""
         core = self.groups.get(name)
         if core is None:
             core = GroupCore(self, name)
@@ -105,23 +105,23 @@ class NodeCore:
             self.groups = dict(sorted([*self.groups.items(), (name, core)]))
         return core
 
-    # What the groups call
+    # Called by the groups
 
     def connect(self) -> None:
-        """The members of this process are others."""
+        """The members of this process have changed."""
         members = [member for core in self.groups.values() for member in core.seats()]
         ChangingMultigroup.connect(members, self.past)
 
     def refresh(self, now: int) -> bool:
-        """Something has happened in a group; whether that has changed anything in others at once."""
+        """An event has occurred in a group; returns whether it has immediately changed other groups."""
         has_changed = False
         for core in self.groups.values():
             has_changed |= core.refresh(now)
         return has_changed
 
     def phases(self) -> list[tuple[Phase, bool, bool]]:
-        """What this process is and was in its groups, and whether it waits to be that, or for its application
-        to take a state."""
+        """For each membership of this process, past or present: its phase, whether it is waiting for its
+        welcome to take effect, and whether for the application to take a state."""
         return [
             (member.phase, member.welcome is not None, member.snapshot is not None)
             for core in self.groups.values()
@@ -129,8 +129,8 @@ class NodeCore:
         ]
 
     def wait_until_durable(self) -> None:
-        """A group may have nothing to deliver any more, of which others were behind: what they deliver now is
-        not at this position if a crash undoes that."""
+        """A group may have nothing left to deliver, which others waited for: their next deliveries would not
+        have the same positions if a crash undid that."""
         self.unblocking_number = self.next_number
 
     def log(self, group: str, record: Any) -> None:
@@ -148,10 +148,10 @@ class NodeCore:
             self._records.append(Delivered(self.polls, now))
         self._logged_polls = self.polls
 
-    # What a driver calls
+    # Called by a driver
 
     def step(self, event: Event) -> None:
-        """What concerns the application as a whole; the rest are events of groups."""
+        """Handle an event that concerns the whole application; all other events belong to groups."""
         match event:
             case DeliveryAcked():
                 self.application.ack()
@@ -180,7 +180,7 @@ class NodeCore:
         parts = {name: core.ready(checkpoint) for name, core in self.groups.items()}
         records: list[LogRecord] = []
         for name, part in parts.items():
-            if part.records:  # what is known of others' keys, and in no other record
+            if part.records:  # certificates of others, which no other record contains
                 records += [InGroup(name, self.time), *part.records]
         histories = [part.history for part in parts.values() if part.history is not None]
         ready = NodeReady(
@@ -203,7 +203,7 @@ class NodeCore:
         return Checkpoint(self._encode({name: each for name, each in saved.items() if each is not None}), [])
 
     def save(self) -> bytes:
-        """The process as it is, without what is on its way to the log and to others: a `NodeState`."""
+        """The state of the process as a `NodeState`, without pending records and packets."""
         return self._encode({name: take_checkpoint(core) for name, core in self.groups.items()})
 
     def _encode(self, checkpoints: Mapping[str, Checkpoint]) -> bytes:
@@ -224,7 +224,7 @@ class NodeCore:
     def advance(self, ready: NodeReady) -> None:
         """A `Ready` has been carried out."""
         for name, core in self.groups.items():
-            # One that is new since has nothing in it, but goes on with the same numbers.
+            # A group created since has an empty `Ready`, but shares the numbering.
             send_and_advance(cast("Any", core), ready.groups.get(name) or Ready(number=ready.number))
         if ready.number:
             self.persisted = ready.number
@@ -238,18 +238,19 @@ class NodeCore:
     # Deliveries
 
     def poll(self, now: int) -> bool:
-        """Ask one group after the other for a delivery; whether one had any, or has changed."""
+        """Poll one group after another for a delivery; returns whether one was made or anything has
+        changed."""
         for core in self.groups.values():
             if core.poll_here(now):
                 if self.refresh(now):
-                    # What others do follows from it, so that is in the log before they do it.
+                    # Other groups react to it, so log it before they do.
                     self.log_polls(now)
                     self.numbers[self.application.delivered] = self.next_number
                 return True
         return False
 
     def next_delivery(self, now: int, acks: bool) -> GroupDelivery | None:
-        """As of `DeliveringCore`: the next message of all groups."""
+        """As in `DeliveringCore`: the next message of all groups."""
         queue = self.application
         if acks:
             queue.ack()
@@ -270,7 +271,7 @@ class NodeCore:
         return delivery
 
     def first(self, now: int) -> GroupDelivery | None:
-        """The message that the application is to be given next."""
+        """The next message for the application."""
         queue = self.application
         while True:
             while queue.unacked and not queue.attempts and self._is_for_nobody(queue.unacked[0]):
@@ -282,15 +283,15 @@ class NodeCore:
                 return None
 
     def _is_for_nobody(self, delivery: GroupDelivery) -> bool:
-        """Whether it is for what this process was in the group before, or for other members."""
+        """Whether a message was for a former member of this process, or is addressed to other members."""
         core = self.groups[delivery.group]
         if self.application.is_former(delivery) or core.phase in _OUT:
             return True
         return not (delivery.own or is_for(delivery.payload, core.called))
 
     def may_poll(self) -> bool:
-        """Not while a group is to admit somebody first, or to give its state to the application: what is
-        delivered in others might be left out of that, or precede it."""
+        """False while a group must first admit a newcomer, or give its state to the application: deliveries
+        in other groups might be missing from that state, or precede it."""
         for core in self.groups.values():
             if core.on_idle is not None and core.may_sponsor:
                 core.on_idle()

@@ -1,4 +1,5 @@
-"""How an application is given the messages of several groups: in one order, which all iterations share."""
+"""How the messages of several groups are delivered to an application: in one order, which all iterations
+share."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ class GroupIterator(MessageIterator):
 
 
 class NodeDeliveries(Deliveries):
-    """One message is in flight at a time, whichever group it is of. An iteration over one group waits while
-    the next message is of another, or one of another is in flight."""
+    """One message is in flight at a time, whichever group it belongs to. An iteration over one group waits
+    while the next message, or the one in flight, belongs to another."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class NodeDeliveries(Deliveries):
         taken: Callable[[], None],
         max_parked: int,
     ) -> None:
-        none = cast("Any", _NoRequests())  # those of each group are its own
+        none = cast("Any", _NoRequests())  # each group has its own
         super().__init__(
             cast("Any", core),
             driver,
@@ -65,7 +66,7 @@ class NodeDeliveries(Deliveries):
         self._current: dict[str | None, GroupIterator] = {}
         self._waiting: dict[str | None, asyncio.Event] = {}
         self.has_begun = False
-        """Whether the application has ever asked for a message."""
+        """Whether the application has ever requested a message."""
 
     def wake(self) -> None:
         for event in self._waiting.values():
@@ -97,7 +98,7 @@ class NodeDeliveries(Deliveries):
         self._current[group], iterator.has_begun = iterator, True
         event = self._waiting[group] = asyncio.Event()
         try:
-            await asyncio.sleep(0)  # as in an iteration over one group: others need their turn
+            await asyncio.sleep(0)  # as in an iteration over one group: let other tasks run
             while (delivery := self._poll(iterator)) is None:
                 if self._is_closed:
                     self._driver.check_failed()
@@ -115,7 +116,7 @@ class NodeDeliveries(Deliveries):
         return bool(self._waiting)
 
     def alone(self, group: str | None) -> GroupIterator:
-        """The iteration that consecutive calls of `anext` are."""
+        """The iteration to which consecutive calls of `anext` belong."""
         before = self._current.get(group)
         return before if isinstance(before, _SingleGroupCalls) else _SingleGroupCalls(self, group)
 
@@ -124,7 +125,7 @@ class NodeDeliveries(Deliveries):
         if self.holder is not None and self.holder is not iterator:
             other = cast("GroupIterator", self.holder).group
             if group is not None and other is not None and other != group:
-                return None  # what that is given may be a cause of what comes next
+                return None  # its message may be a cause of the next one
         queue = self._node.application
         queue.only = group
         try:

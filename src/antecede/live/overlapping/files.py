@@ -1,4 +1,4 @@
-"""The files of one group in the store of a process that is in several."""
+"""The files of one group in the store of a process that is in several groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from antecede.live.store.disk import Files
 
 
 class GroupFiles:
-    """Snapshots and histories, under names that say of which group they are."""
+    """Snapshots and histories, under names that include their group."""
 
     def __init__(self, files: Files, group: str) -> None:
         self._files = files

@@ -1,5 +1,5 @@
-"""One group of a process that is in several: a `ChangingCore` whose log, deliveries and past are the
-process's."""
+"""One group of a process that is in several: a `ChangingCore` that shares the process's log, deliveries and
+causal past."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class GroupCore(ChangingCore):
-    """The process's part in one group. All cores of a process have `Ready`s of the same numbers."""
+    """The process's part in one group. The `Ready`s of all cores of a process share one numbering."""
 
     def __init__(self, node: NodeCore, group: str) -> None:
         self.node, self.group = node, group
@@ -55,7 +55,7 @@ class GroupCore(ChangingCore):
         return ChangingMultigroup.outsider_of(self.group, address, 0)
 
     def seats(self) -> Iterator[ChangingMultigroup]:
-        """All that this process is or was in the group."""
+        """All memberships of this process in the group, past and present."""
         return cast("Iterator[ChangingMultigroup]", iter(list(self.members.values())))
 
     @property
@@ -65,14 +65,14 @@ class GroupCore(ChangingCore):
     # Events
 
     def step(self, event: Event) -> None:
-        """What happens in this group may concern the process's other groups."""
+        """Handle an event of this group, which may affect the process's other groups."""
         self._is_logged = self._has_changed = False
         before = self.node.phases()
         super().step(event)
         if list(self.members) != self._seats:
             self._seats = list(self.members)
             self.node.connect()
-        if self._is_logged:  # whatever else changes members would be missing in a replay
+        if self._is_logged:  # any other change of members would be missing in a replay
             self._has_changed |= self.node.refresh(cast("Any", event).time)
             self._is_logged = False
         if self._has_changed or self.node.phases() != before:
@@ -83,7 +83,7 @@ class GroupCore(ChangingCore):
         return cast("ChangingMultigroup", self.member).held_of(self.me) > 0
 
     def refresh(self, now: int) -> bool:
-        """Something has happened in the process; whether that has changed anything here at once."""
+        """Something has happened in the process; returns whether it has immediately changed anything here."""
         has_changed = False
         for member in self.seats():
             phase = member.phase
@@ -107,7 +107,7 @@ class GroupCore(ChangingCore):
         super()._on_join_asked(event)
 
     def _on_admitted(self, member: ChangingMember, now: int) -> None:
-        numbers = dict(self._numbers)  # of messages of other groups as well
+        numbers = dict(self._numbers)  # includes messages of other groups
         super()._on_admitted(member, now)
         self._numbers.update(numbers)
 
@@ -117,7 +117,7 @@ class GroupCore(ChangingCore):
         return super().lacks_state(link, packet)
 
     def _hear_report(self, link: int, report: ProgressReport) -> None:
-        # These reports are always sent whole, so a replay need not know the last one.
+        # These reports are always complete, so a replay need not know the last one.
         self.reports.hear(self._heard.get(link), report)
         self._heard[link] = report
 
@@ -126,18 +126,18 @@ class GroupCore(ChangingCore):
         self._heard.pop(link, None)
 
     def wrap(self, body: Body, now: int = 0, about: About = NOTHING) -> bytes:
-        # What a packet names are messages in the order of the group, not those that applications are given.
+        # Packets name messages in the group's order, not the ones that applications receive.
         known = self.member.order.delivered
         follows, causes = split_own(self.causes, self.me, known[self.me] + 1, known)
         return wrap(body, follows, causes, "", now, about)
 
-    # Deliveries and the log, which are the process's
+    # Deliveries and the log, which are shared by the process
 
     def poll(self, now: int) -> bool:
         return self.node.poll(now)
 
     def poll_here(self, now: int) -> bool:
-        """Ask the member of this group for a delivery."""
+        """Poll this group's member for a delivery."""
         return super().poll(now)
 
     @property
@@ -160,7 +160,7 @@ class GroupCore(ChangingCore):
         self.node.log_polls(now)
 
     def resume_polls(self, polls: int) -> None:
-        """The process does that."""
+        """The process restores this."""
 
     def _log(self, record: Any) -> None:
         self._is_logged = True

@@ -1,4 +1,5 @@
-"""What a process in several groups can say of what waits in one of them, perhaps for a message of another."""
+"""Inspection of one group of a process in several: what is held there, perhaps for a message of another
+group."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from antecede.protocols.base import Waiting
 
 
 class GroupInspection(ChangingInspection):
-    """One group. What its group has delivered, and what the application could take now, is not held."""
+    """One group. Messages that its group has delivered and that the application could receive now do not
+    count as held."""
 
     _core: GroupCore
 

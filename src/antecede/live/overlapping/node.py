@@ -7,9 +7,9 @@
         async for message in node:
             print(message.group, message.origin, message.body)
 
-Iterating over the node gives the messages of all groups in one causal order. Iterating over a group gives its
-messages in their place in that order: an iteration over one waits while the next message is of another. So
-whoever iterates over groups iterates over each, or over the node.
+Iterating over the node yields the messages of all groups in one causal order. Iterating over a group yields
+its messages at their place in that order: the iteration waits while the next message is of another group. So
+iterate either over the node, or over each of its groups.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _EXPECTED = 256
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be set for a process that is in several groups; docs/live.md says more of each."""
+    """The settings of a process that is in several groups; docs/live.md describes each of them."""
 
     me: str
     listen: str | None = None
@@ -70,7 +70,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sync: bool = True
     own: bool = True
     limit: int = 32 * 1024 * 1024
-    """Of each group."""
+    """The limit of each group."""
     metrics: str | None = None
     remove_after: str | None = None
     heartbeat: str | None = None
@@ -80,14 +80,14 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     secret: str | None = None
     sign: bool = True
     network: str = "room"
-    """What keys are for: as `--group` of `antecede keys`. They count in all groups of the processes that have
-    some for the same network."""
+    """The name that keys are made for: as `--group` of `antecede keys`. They are valid in all groups of
+    processes whose keys are for the same network."""
     insecure: bool = False
 
 
 def connect(**options: Any) -> Connecting:
-    """A process that joins groups which may overlap: `async with connect(me=..., ...) as node`, or
-    `node = await connect(...)`. The keywords are those of `NodeSettings`."""
+    """A process that joins groups which may overlap: `async with connect(me=..., ...) as node`, or `node =
+    await connect(...)`. The keywords are those of `NodeSettings`."""
     options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
     refuse_unknown(options, NodeSettings.__struct_fields__, "connect: ")
     try:
@@ -98,7 +98,7 @@ def connect(**options: Any) -> Connecting:
 
 
 class Connecting:
-    """A process that is about to be there."""
+    """A process that is not connected yet."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -151,17 +151,17 @@ class Node:
 
     @property
     def address(self) -> str | None:
-        """Where the others reach this process."""
+        """The address at which the others reach this process."""
         return self.trunks.at or None
 
     @property
     def groups(self) -> Mapping[str, NodeGroup]:
-        """Those that it has joined, by name."""
+        """The groups that it has joined, by name."""
         return MappingProxyType({name: group for name, group in self._groups.items() if not group.is_resumed})
 
     @property
     def connections(self) -> int:
-        """How many there are to other processes."""
+        """The number of connections to other processes."""
         return self.trunks.count
 
     # Starting and closing
@@ -231,8 +231,9 @@ class Node:
         self.trunks.at = self.settings.advertise or self._listener.address
 
     async def _resume(self) -> None:
-        """Go on in the groups that the store knows. Else `join` of one might wait for messages of another one
-        that the program joins afterwards, and others for the end of a stream that the process was leaving."""
+        """Resume the groups that the store lists. Otherwise `join` of one might wait for messages of another
+        that the program joins later, and other members for the end of a stream that the process was
+        leaving."""
         for name, core in self._core.groups.items():
             if core.phase == Phase.LEAVING or (core.phase == Phase.MEMBER and core.is_started):
                 group = self._groups[name] = NodeGroup(self, self._settings_of(name, []), None, None)
@@ -242,7 +243,8 @@ class Node:
         group.step(Opened(self._life, self.clock.now(), max(CHANGING_WIRE)))
 
     async def aclose(self) -> None:
-        """Stop. What was accepted is in the store, and goes on when the process is started on it again."""
+        """Stop. Accepted messages are in the store, and the process continues when it is started on it
+        again."""
         if self._state != "open":
             return
         self._state = "closed"
@@ -255,7 +257,7 @@ class Node:
                 self.journal.close()
 
     def _answer(self, line: str, *_: object) -> metrics.Answer:
-        """Of an HTTP request of an operator."""
+        """Answer an operator's HTTP request."""
         groups = [group for group in self._groups.values() if group.state not in ("new", "closed")]
         return metrics.answer_for_groups(self._state, groups, line)
 
@@ -286,12 +288,12 @@ class Node:
         snapshot: Snapshot | None = None,
         restore: Restore | None = None,
     ) -> NodeGroup:
-        """Join a group, or go on in it if the store says that this process is a member.
+        """Join a group, or resume it if the store says that this process is a member.
 
-        `founders`, `contact`, `snapshot` and `restore` are as with `antecede.join`. The state that a newcomer
-        starts with is restored after what it is to be given before, in other groups. So `join` waits for
-        that if the application iterates already; if it does not, that is restored when it does. A process
-        that was started again goes on in the groups of its store at once, so they are joined in any order.
+        `founders`, `contact`, `snapshot` and `restore` are as with `antecede.join`. A newcomer's initial
+        state is restored after the preceding deliveries in other groups. So `join` waits for that if the
+        application iterates already; otherwise the state is restored when it does. A restarted process
+        resumes the groups of its store at once, so they may be joined in any order.
         """
         self._check_open()
         joined = self._groups.get(group)
@@ -303,7 +305,7 @@ class Node:
         if joined is None:
             joined = self._groups[group] = NodeGroup(self, settings, snapshot, restore)
         else:
-            self._groups[group] = self._groups.pop(group)  # in the order in which they are joined
+            self._groups[group] = self._groups.pop(group)  # in the order of joining
             joined.take_up(settings, snapshot, restore)
         try:
             await joined._start()
@@ -316,7 +318,7 @@ class Node:
         self, group: str, founders: list[str | Member], contact: str | Sequence[str | Member] = ()
     ) -> Settings:
         options = msgspec.structs.asdict(self.settings)
-        del options["network"], options["metrics"]  # which are of the process
+        del options["network"], options["metrics"]  # these belong to the process
         contacts = contact if isinstance(contact, str) else list(contact)
         return Settings.create(
             group=group, protocol=ChangingMultigroup.name, founders=founders, contact=contacts, **options
@@ -334,12 +336,12 @@ class Node:
         self._groups.pop(group.name, None)
 
     def is_joining_besides(self, group: str) -> bool:
-        """Whether the process has asked to be admitted to a group that is not this one."""
+        """Whether the process has asked for admission to another group than this one."""
         return any(core.is_joining for name, core in self._core.groups.items() if name != group)
 
     def deliver_ahead(self) -> None:
-        """What a process joins with may follow from what it is to be given in other groups, for which nobody
-        has asked yet."""
+        """The state that a process joins with may depend on deliveries in other groups that the application
+        has not requested yet."""
         now = self.clock.now()
         while self._core.may_poll() and self._core.poll(now):
             pass
@@ -388,7 +390,7 @@ class Node:
             wire.abort()
 
     def check_identity(self, wire: Wire, name: str) -> Proof | None:
-        """What proves that a process with this name is at the other end; a `RemoteError` if nothing does."""
+        """The proof that a process with this name is at the other end; a `RemoteError` if there is none."""
         if not self.security.is_on:
             return None
         proof = self.security.verify_certificate(wire.info("peercert"))
@@ -406,14 +408,14 @@ class Node:
     def _accept_channel(self, channel: ChannelWire, group: str) -> None:
         joined = self._groups.get(group)
         if joined is None or not joined.is_reachable:
-            channel.abort()  # who has opened it tries again
+            channel.abort()  # the side that opened it retries
         else:
             joined.accept_channel(channel)
 
     def _on_trunk_end(self, name: str, error: Exception) -> None:
         self._log.warning("the connection to %s has ended: %s", name, error, extra={"peer": name})
 
-    # What the driver calls
+    # Called by the driver
 
     def _on_advance(self, ready: Ready) -> None:
         for group in list(self._groups.values()):
@@ -429,7 +431,7 @@ class Node:
         self.deliveries.close()
 
     def _wake(self) -> None:
-        """The application has been given all that there was, or one of its own messages."""
+        """The application has received all available messages, or one of its own."""
         for group in self._groups.values():
             group.wake()
 

@@ -1,4 +1,4 @@
-"""A group of a process that may be in several, as its application sees it."""
+"""The application's interface to one group of a process that may be in several."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class GroupConnections(MemberConnections):
-    """The connections of one group are channels over those of the process."""
+    """The connections of one group: channels over those of the process."""
 
     node: Node
 
@@ -45,7 +45,7 @@ class GroupConnections(MemberConnections):
         return await self.node.trunks.open(where, self._settings.group)
 
     def _check_identity(self, wire: Wire, name: str, greeting: MemberGreeting | None = None) -> None:
-        """What the process at the other end has shown counts in all groups."""
+        """What the process at the other end has proven is valid in all groups."""
         wire.proof = self.node.check_identity(wire, name)
 
     def accept_channel(self, channel: ChannelWire) -> None:
@@ -60,11 +60,12 @@ class GroupConnections(MemberConnections):
         try:
             await self._accept(channel, pending)
         finally:
-            self._admission.ended(pending)  # whatever has become of it, others may come
+            self._admission.ended(pending)  # whatever became of it, others may connect
 
 
 class NodeGroup(DynamicGroup):
-    """Made by `Node.join`. An iteration over it has its messages in their place among those of others."""
+    """Made by `Node.join`. An iteration over it yields its messages at their place among those of the other
+    groups."""
 
     _core: GroupCore
     _deliveries: NodeDeliveries
@@ -80,12 +81,13 @@ class NodeGroup(DynamicGroup):
         self._inspection = GroupInspection(self._core)
 
     def _create_security(self, settings: Settings) -> Security:
-        """The process has one; without keys, each group says whom it would call without encryption."""
+        """The process has a `Security` of its own; without keys, each group checks whom it would call without
+        encryption."""
         security = self._node.security
         return security if security.is_on else super()._create_security(settings)
 
     def _use_signatures(self, core: ChangingCore, settings: Settings) -> None:
-        """The process has done that, before it has replayed its log."""
+        """The process does this before it replays its log."""
 
     def _create_core(self, settings: Settings) -> GroupCore:
         return self._node.core_of(settings.group)
@@ -97,8 +99,8 @@ class NodeGroup(DynamicGroup):
     # Joining
 
     async def resume(self) -> None:
-        """Be there for the others: this process is a member by its store. Until its program joins the group
-        again, it is asked for no state, and nobody is admitted here."""
+        """Serve the other members: the store says that this process is a member. Until its program joins the
+        group again, it provides no state and admits nobody."""
         self._is_resumed = True
         self._connections = self._create_connections()
         try:
@@ -108,7 +110,7 @@ class NodeGroup(DynamicGroup):
             raise
 
     def take_up(self, settings: Settings, snapshot: Snapshot | None, restore: Restore | None) -> None:
-        """The program joins a group that is resumed."""
+        """The program joins a group that was resumed."""
         self.settings, self._restore_state = settings, restore
         self._connections.take_up(settings)
         self._sponsor.snapshot = self._encryption.with_offer(snapshot)
@@ -119,7 +121,7 @@ class NodeGroup(DynamicGroup):
         try:
             if not self._is_resumed:
                 self._connections = self._create_connections()
-                await self._driver.durable()  # that this is a new life of the process
+                await self._driver.durable()  # makes the process's new life durable
             await self._open()
         except BaseException:
             await self._stop()
@@ -158,7 +160,7 @@ class NodeGroup(DynamicGroup):
             await self._connect()
         self._deliveries = self._node.deliveries
         if core.phase == Phase.LEAVING:
-            await self._until(lambda: core.phase != Phase.LEAVING)  # it had asked for that before
+            await self._until(lambda: core.phase != Phase.LEAVING)  # it had already asked to leave
         if core.phase != Phase.MEMBER:
             async with self._node.joining:
                 await self._attempts.join(self._contacts())
@@ -170,7 +172,7 @@ class NodeGroup(DynamicGroup):
         self._on_step()
 
     async def _begin(self) -> None:
-        """The state that the application starts with comes after what was delivered before, in any group."""
+        """The application's initial state follows everything delivered before, in any group."""
         await self._until(lambda: self._core.application.is_idle)
         await self._driver.durable()
         await super()._begin()
@@ -191,8 +193,8 @@ class NodeGroup(DynamicGroup):
         self._on_step()
 
     async def _join_again(self) -> None:
-        """Not while another group is joined, also one whose join a restart has interrupted: the program goes
-        on with that."""
+        """Wait while another group is being joined, including a join that a restart has interrupted: the
+        program resumes that one first."""
         others, asked = self._node.is_joining_besides, False
         while not asked:
             await self._until(lambda: not others(self.name))
@@ -203,7 +205,8 @@ class NodeGroup(DynamicGroup):
     # Closing
 
     async def aclose(self) -> None:
-        """Stop taking part. In the store the process is still a member, and goes on when it joins again."""
+        """Stop taking part. According to the store the process is still a member, and it resumes when it
+        joins again."""
         if self._has_left or (self._state == "new" and not self._is_resumed):
             return
         self._state, self._has_left = "closed", True
@@ -235,8 +238,8 @@ class NodeGroup(DynamicGroup):
         content_type: str = "",
         after: Message | None = None,
     ) -> MessageId:
-        """As in any group. What this process was given in any of its groups precedes the message; `after`
-        says in the program which of it is meant, and is checked to be a message of one of them."""
+        """As in any group. Everything delivered to this process in any of its groups precedes the message;
+        `after` states explicitly which of these messages is meant, and is checked to be one of them."""
         if after is not None and getattr(after, "group", None) not in self._node.groups:
             raise LocalError("after: not a message that this process was given in one of its groups")
         return await super().broadcast(body, timeout, headers=headers, content_type=content_type)
@@ -251,11 +254,11 @@ class NodeGroup(DynamicGroup):
         found = self._deliveries.parked()
         return [each for each in found if cast("GroupMessage", each.message).group == self.name]
 
-    # What the node calls
+    # Called by the node
 
     @property
     def is_resumed(self) -> bool:
-        """Whether it goes on by the store, and the program has not joined it again."""
+        """Whether it was resumed from the store, and the program has not joined it again."""
         return self._is_resumed
 
     @property
@@ -274,7 +277,7 @@ class NodeGroup(DynamicGroup):
         return self._requests
 
     def note_delivered(self, message: Message) -> None:
-        """The application is given a message of this group."""
+        """A message of this group is delivered to the application."""
         if self._observers.recent is not None and message.deliveries == 1:
             self._observers.delivered(message)
         if self._requests.pending:

@@ -1,4 +1,4 @@
-"""What a process that is in several groups has delivered: one order over all groups."""
+"""The deliveries of a process that is in several groups: one order over all groups."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from antecede.protocols.base import Delivery
 
 
 class GroupDelivery(Delivery, frozen=True, gc=False):
-    """A message for the application, and where it is from."""
+    """A message for the application, with its group."""
 
     group: str = ""
     stream: Stream = -1
-    """What this process was in the group when it delivered the message."""
+    """The stream that this process had in the group when it delivered the message."""
     own: bool = False
     """Whether this process has broadcast it itself."""
 
 
 class ParkedGroupDelivery(ParkedDelivery, frozen=True):
-    """A message of one of the groups that the application has put aside."""
+    """A parked message of one of the groups."""
 
     delivery: GroupDelivery
 
@@ -36,27 +36,28 @@ class NodeQueue(ApplicationQueue):
     def __init__(self) -> None:
         super().__init__(-1)
         self.streams: dict[str, Stream] = {}
-        """What this process is in each of its groups."""
+        """By group, the stream of this process."""
         self.only: str | None = None
-        """The group whose messages the application asks for; None if it is those of all."""
+        """The group that the application is iterating over; None for all groups."""
 
     def is_own(self, delivery: Delivery) -> bool:
         return isinstance(delivery, GroupDelivery) and delivery.own
 
     def is_former(self, delivery: GroupDelivery) -> bool:
-        """Whether this process is another member of the group since. What it was to be given is in the
-        snapshot with which it has started, or comes again."""
+        """Whether this process has become another member of the group since. Former deliveries are in the
+        snapshot that it has started with, or are delivered again."""
         return self.streams.get(delivery.group) != delivery.stream
 
     def skip(self) -> None:
-        """The first message is not for the application any more."""
+        """Skip the first message, which is no longer for the application."""
         delivery = self.unacked.popleft()
         if delivery.own:
             self.take_own(delivery)
 
 
 class SeatQueue(MemberQueue):
-    """What the core of one group sees of that. Positions are the process's, and what waits is saved there."""
+    """The queue as the core of one group sees it. Positions are the process's, and waiting messages are saved
+    there."""
 
     def __init__(self, queue: NodeQueue, group: str) -> None:
         super().__init__(-1)
@@ -94,6 +95,6 @@ class SeatQueue(MemberQueue):
         self._queue.streams[self._group] = stream
 
     def begin(self, stream: Stream) -> None:
-        """The process is another member of the group. What is left of what the one before was to be given is
-        skipped: positions must not change."""
+        """The process is another member of the group. The remaining deliveries of the previous one are
+        skipped, since positions must not change."""
         self.belong_to(stream)

@@ -1,4 +1,4 @@
-"""Bringing a process that is in several groups back after a crash: a checkpoint, and a replay of the log."""
+"""Recovery of a process in several groups after a crash: a checkpoint, and a replay of the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antecede.live.recovery import SavedStore
 
 
 def restore(node: NodeCore, store: SavedStore) -> None:
-    """Make a new core what the journal says that this process was."""
+    """Restore a new core to the state that the journal records."""
     try:
         _restore(node, store)
     except InputError:
@@ -47,7 +47,7 @@ def _restore(node: NodeCore, store: SavedStore) -> None:
                 node.group(group).step(record)
     for core in node.groups.values():
         core.finish_replay()
-    # What the replay asks for was persisted before.
+    # The requests of a replay were persisted before.
     ready = node.ready()
     if ready.history is not None:
         ready.history.write()
@@ -64,7 +64,7 @@ def _restore(node: NodeCore, store: SavedStore) -> None:
         _poll(node, last, store)
     queue.resume(acked, attempts)
     if not store.cursor_is_exact:
-        # Whatever is deliverable may have been yielded before the power failed.
+        # Every deliverable message may have been yielded before the power failed.
         store.uncertain_until = _deliverable(node)
     queue.uncertain_until = store.uncertain_until
     while queue.delivered < queue.uncertain_until and node.poll(last):
@@ -81,7 +81,7 @@ def _poll(node: NodeCore, now: int, store: SavedStore) -> None:
 
 
 def _deliverable(node: NodeCore) -> int:
-    """How many messages could have been delivered to the application in all; tried on a copy."""
+    """How many messages could have been delivered to the application in all, determined on a copy."""
     copy = NodeCore(node.name, durable=False)
     _load(copy, msgspec.msgpack.decode(node.save(), type=NodeState))
     while copy.poll(0):

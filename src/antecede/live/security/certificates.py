@@ -1,4 +1,4 @@
-"""Certificates of a group: what is in each kind, and how they are made.
+"""Certificates of a group: the contents of each kind, and how they are made.
 
 An authority signs two certificates for a member, under the same URI (`Identity.uri`). One is for TLS, with
 the extended key usages of a server and a client; its key is ECDSA over P-256, because browsers do not accept
@@ -87,7 +87,7 @@ class Issuer:
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """The hosts that a certificate for TLS is for."""
+    """The hosts that a TLS certificate names."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -109,7 +109,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
 def _valid_for(days: float) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     end = now + datetime.timedelta(days=days)
-    # Since yesterday: clocks differ.
+    # Valid since yesterday: clocks differ.
     return x509.CertificateBuilder().not_valid_before(min(now, end) - _DAY).not_valid_after(end)
 
 

@@ -1,4 +1,4 @@
-"""Keys with which members sign messages, and the certificates that say whose they are.
+"""Members' signing keys, and the certificates that name their holders.
 
 Every member has a signing key, phones included: `sign.key` (Ed25519) and `sign.pem` in its folder of keys.
 Verifying a certificate costs one ECDSA verification, about a tenth of a millisecond: keep the result.
@@ -65,16 +65,16 @@ def verify_signing_certificate(
     revoked: Revocations | None = None,
     is_current: bool = True,
 ) -> tuple[Identity, Ed25519PublicKey]:
-    """Whose signing certificate it is and the key it is for, or a `RemoteError` that says what is wrong.
+    """The holder of a signing certificate and its key, or a `RemoteError` that says what is wrong.
 
-    Unless it must be valid now (`is_current`), its dates do not matter.
+    Its dates are checked only if it must be currently valid (`is_current`).
     """
     try:
         certificate = x509.load_der_x509_certificate(der)
         extensions = certificate.extensions
         key = certificate.public_key()
         not_before, not_after = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    except Exception as error:  # of the parser, which lists no complete set
+    except Exception as error:  # the parser documents no complete set of exceptions
         raise RemoteError("its signing certificate cannot be decoded") from error
     if not any(_has_issued(authority, certificate) for authority in authorities):
         raise RemoteError("its signing certificate is not by this group's authority")
@@ -97,7 +97,7 @@ def verify_signing_certificate(
 
 
 def read_signing_certificate(der: bytes) -> tuple[Identity, Ed25519PublicKey]:
-    """Whose signing certificate it is and the key it is for, of one that was verified before."""
+    """The holder of a signing certificate that was verified before, and its key."""
     certificate = x509.load_der_x509_certificate(der)
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):

@@ -1,9 +1,9 @@
-"""The cryptography of end-to-end encryption: sender keys, in the manner of Signal's groups.
+"""The cryptography of end-to-end encryption: sender keys, as in Signal's groups.
 
-Each reader has a pair of keys for X25519 and one for Ed25519, made for this group and kept in its store; its
-signing certificate vouches for both. A sender encrypts each message under the next key of a *chain*: HMAC
-gives the message's key and the next link, so whoever has a link can read from there on, and nothing earlier.
-The beginning of a chain is random, and is sent to each reader encrypted with a key that HKDF derives from an
+Each reader has an X25519 and an Ed25519 key pair, made for this group and kept in its store; its signing
+certificate vouches for both. A sender encrypts each message under the next key of a *chain*: HMAC yields the
+message's key and the next link, so a holder of a link can decrypt from there on, and nothing earlier. The
+first link of a chain is random, and is sent to each reader encrypted with a key that HKDF derives from an
 ephemeral X25519 key. Contents are encrypted with ChaCha20-Poly1305.
 """
 
@@ -26,7 +26,7 @@ SEED_BYTES = 32
 ID_BYTES = 16
 NONCE_BYTES = 12
 _ONCE = bytes(NONCE_BYTES)
-"""For keys that encrypt one text."""
+"""The nonce of keys that encrypt only one text."""
 
 
 class ReaderKeys:
@@ -43,7 +43,7 @@ class ReaderKeys:
         return self._signing.sign(statement)
 
     def unwrap(self, ephemeral: bytes, wrapped: bytes, context: bytes) -> bytes | None:
-        """What was encrypted for this reader; None if nothing was, or it is damaged."""
+        """Decrypt what was encrypted for this reader; None if it was not, or is damaged."""
         try:
             shared = self._decryption.exchange(X25519PublicKey.from_public_bytes(ephemeral))
             key = _derive(shared, ephemeral, self.decryption_key)
@@ -74,10 +74,10 @@ def is_signed(signing_key: bytes, statement: bytes, signature: bytes) -> bool:
 def wrap(
     contents: Mapping[bytes, bytes], keys: Mapping[bytes, bytes], context: bytes
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Encrypt a content for each recipient, by id: an ephemeral public key, and the contents. `keys` are the
-    recipients' public keys.
+    """Encrypt a content for each recipient, by id; returns an ephemeral public key, and the contents. `keys`
+    are the recipients' public keys.
 
-    Recipients whose key cannot be used, which no honest one has, are left out.
+    Recipients with an unusable key, which no honest one has, are left out.
     """
     private = X25519PrivateKey.generate()
     public = private.public_key().public_bytes_raw()
@@ -104,18 +104,18 @@ def new_chain() -> bytes:
 
 
 def epoch_of(chain: bytes) -> bytes:
-    """What an epoch is called, by the beginning of its chain: so it cannot have another one."""
+    """The id of an epoch: a hash of the beginning of its chain, so an epoch cannot have a second chain."""
     return _hash(b"antecede epoch\0", chain)[:ID_BYTES]
 
 
 def encrypt(key: bytes, content: bytes, context: bytes) -> bytes:
-    # The nonce is random, for a store that was restored from a copy uses a link a second time.
+    # The nonce is random, because a store that was restored from a copy reuses links.
     nonce = secrets.token_bytes(NONCE_BYTES)
     return nonce + ChaCha20Poly1305(_message_key(key)).encrypt(nonce, content, context)
 
 
 def decrypt(key: bytes, data: bytes, context: bytes) -> bytes | None:
-    """None if it was changed, or encrypted under another link."""
+    """None if it was modified, or encrypted under another link."""
     try:
         nonce, encrypted = data[:NONCE_BYTES], data[NONCE_BYTES:]
         return ChaCha20Poly1305(_message_key(key)).decrypt(nonce, encrypted, context)

@@ -1,11 +1,11 @@
-"""Who is accepted: by certificate between servers, by token for phones, by a shared secret in small groups.
+"""Authentication: by certificate between servers, by token for phones, by a shared secret in small groups.
 
-A certificate names the group and the member that its holder is, as a URI in its subject alternative name;
-the host at either end does not matter. A token names the same and an expiry time, signed with a key that
-super peers have. A shared secret stands for a certificate authority: whoever has it issues its own
-certificate and token, so it keeps strangers out, and its holders are trusted not to impersonate each other.
+A certificate names the group and the member that holds it, as a URI in its subject alternative name; the host
+at either end does not matter. A token contains the same and an expiry time, signed with a key that super
+peers have. A shared secret stands for a certificate authority: each holder issues its own certificate and
+token, so the secret keeps strangers out, and its holders are trusted not to impersonate each other.
 
-A `Proof` is what a partner has shown. It may end before the connection does: it expires, or is revoked.
+A `Proof` is what a partner has shown. It may end before the connection does, by expiry or revocation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from antecede.temporary_folders import temporary_folder
 CA, CERTIFICATE, KEY, TOKEN, TOKEN_KEY = "ca.pem", "certificate.pem", "key.pem", "token", "token.key"
 SIGNING_KEY, SIGNING_CERTIFICATE = "sign.key", "sign.pem"
 WEB_CERTIFICATE, WEB_KEY = "web.pem", "web.key"
-"""Files in a member's folder of keys. The last two may be there at a super peer: a certificate that browsers
+"""Files in a member's folder of keys. The last two are optional, at a super peer: a certificate that browsers
 trust anyway, which it then shows at its WebSocket port instead of its own."""
 _SCHEME = "antecede:"
 
@@ -57,11 +57,11 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires: int
     """Seconds since 1970."""
     id: str
-    """By which this token can be revoked alone."""
+    """The id by which this token alone can be revoked."""
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """How a partner has proven its name, and until when."""
+    """How a partner has proven its name, and how long that is valid."""
 
     identity: Identity
     kind: Literal["certificate", "token"]
@@ -72,7 +72,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def issue(key: bytes, group: str, name: str, expires: int, token_id: str) -> str:
-    """A token for one name in one group, until a time."""
+    """A token for one name in one group, valid until a time."""
     claims = msgspec.json.encode(Token(group, name, expires, token_id))
     return f"{_to_text(claims)}.{_to_text(_sign(key, claims))}"
 
@@ -96,7 +96,7 @@ def verify_token(key: bytes, token: str, now: float) -> Proof:
 
 
 def read_claims(token: str) -> Token:
-    """What a token says, believed without a look at its signature: for its holder, not for a verifier."""
+    """The claims of a token, with its signature not verified: for its holder, not for a verifier."""
     return msgspec.json.decode(_to_bytes(token.partition(".")[0]), type=Token)
 
 
@@ -117,19 +117,19 @@ def _ago(seconds: float) -> str:
 
 
 class Security:
-    """A member's credentials, and what it asks of others. Without any, links are insecure."""
+    """A member's credentials, and what it requires of others. Without credentials, links are insecure."""
 
     def __init__(self, settings: Settings) -> None:
         self.server: ssl.SSLContext | None = None
         self.client: ssl.SSLContext | None = None
         self.web: ssl.SSLContext | None = None
         self.token = ""
-        """What a member behind a super peer shows; empty for others."""
+        """The token that a member behind a super peer shows; empty for others."""
         self.token_key: bytes | None = None
         self.signing_key: Any = None
         """An `Ed25519PrivateKey`, if links are secure."""
         self.signing_certificate = b""
-        """Whose it is, in DER."""
+        """Its certificate, in DER."""
         self.hosts: list[str] = []
         """The hosts that this member's certificate names, for browsers."""
         self._authorities: list[Any] = []
@@ -189,7 +189,7 @@ class Security:
     def _from_secret(self, settings: Settings) -> None:
         keys: Any = require("antecede.live.security.keys", "live")
         secret = _read_secret(Path(settings.secret or ""))
-        with temporary_folder("keys") as folder:  # OpenSSL reads keys from files only
+        with temporary_folder("keys") as folder:  # OpenSSL reads keys only from files
             mine = Identity(settings.group, settings.me)
             keys.keys_from_secret(secret, mine, folder, is_phone=settings.is_phone)
             self._from_folder(folder)
@@ -201,24 +201,24 @@ class Security:
         self.server.verify_mode = ssl.CERT_REQUIRED
         return self.server
 
-    # Others
+    # Verifying others
 
     def verify_token(self, token: str) -> Proof:
-        """Who shows this token, or a `RemoteError`."""
+        """Verify a token and return its holder, or raise a `RemoteError`."""
         if self.token_key is None:
             raise RemoteError("it shows a token, and this member cannot verify any")
         return self._unless_revoked(verify_token(self.token_key, token, time.time()))
 
     def verify_certificate(self, certificate: Any) -> Proof:
-        """Who has shown this certificate to TLS, or a `RemoteError`."""
+        """The holder of a certificate shown to TLS, or a `RemoteError`."""
         proof = self._unless_revoked(verify_certificate(certificate))
-        self.check(proof)  # a resumed session of TLS does not look at the time again
+        self.check(proof)  # a resumed TLS session does not check the time again
         return proof
 
     def verify_signing_certificate(
         self, der: bytes, trusted: bool = False, is_current: bool = True
     ) -> tuple[Identity, Any]:
-        """Whose signing certificate it is, and the `Ed25519PublicKey`; or a `RemoteError`.
+        """The holder of a signing certificate and its `Ed25519PublicKey`; or a `RemoteError`.
 
         A `trusted` one was verified before. One that need not be current may have expired or been revoked.
         """
@@ -233,7 +233,7 @@ class Security:
         return holder, key
 
     def is_revoked(self, name: str, number: str) -> bool:
-        """Whether a name, or its signing certificate of this serial number, is revoked."""
+        """Whether a name, or its signing certificate with this serial number, is revoked."""
         try:
             if self._revoked is not None:
                 self._revoked.check(name, number, "signing certificate")
@@ -247,12 +247,12 @@ class Security:
             self._revoked.check(proof.identity.name, proof.number, proof.kind)
         return proof
 
-    # While it runs
+    # Reloading
 
     def refresh(self) -> None:
-        """Read again what has changed in the folder of keys: the list of what is revoked, what was renewed.
+        """Reload files that have changed in the folder of keys: the list of revocations, and renewed keys.
 
-        Costs a few `stat`s. Connections that exist keep what they were made with.
+        Costs a few `stat`s. Existing connections keep the credentials that they were made with.
         """
         if self._folder is None or self._revoked is None:
             return
@@ -274,13 +274,13 @@ class Security:
             credentials: Any = require("antecede.live.security.credentials", "live")
             self.signing_key, self.signing_certificate = credentials.load_signing_key(self._folder)
         except (InputError, OSError) as error:
-            # Perhaps half of the files are there yet; the next change is noticed too.
+            # Possibly only half of the files are copied yet; the next change is noticed too.
             self._log.warning("%s; the ones read before stay in use", error)
         else:
             self._log.info("keys: %s has changed and was read again", self._folder)
 
     def check(self, proof: Proof) -> None:
-        """Raise a `RemoteError` if what a connected partner has shown is not valid any more."""
+        """Raise a `RemoteError` if the proof of a connected partner is no longer valid."""
         if time.time() >= proof.expires:
             raise RemoteError(f"its {proof.kind} expired")
         if self._revoked is not None:
@@ -295,7 +295,7 @@ def _web_files(folder: Path) -> tuple[Path, Path]:
 
 
 def _versions(folder: Path) -> list[int]:
-    """What changes when a file is replaced."""
+    """Values that change when a file is replaced."""
     files = (CERTIFICATE, KEY, TOKEN, TOKEN_KEY, SIGNING_CERTIFICATE, SIGNING_KEY, WEB_CERTIFICATE, WEB_KEY)
     return [_changed_at(folder / file) for file in files]
 
@@ -304,7 +304,7 @@ def _changed_at(file: Path) -> int:
     try:
         return file.stat().st_mtime_ns
     except OSError:
-        return 0  # it may be replaced at this moment
+        return 0  # it may be being replaced right now
 
 
 def _warn_if_readable(file: Path, log: Log) -> None:
@@ -373,7 +373,7 @@ def verify_certificate(certificate: Any) -> Proof:
 
 
 def identity_of_uris(uris: Iterable[str]) -> Identity:
-    """Whom the URIs of a certificate name."""
+    """The identity that the URIs of a certificate name."""
     for uri in uris:
         if uri.startswith(_SCHEME):
             group, _, name = uri.removeprefix(_SCHEME).partition("/")

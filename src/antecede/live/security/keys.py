@@ -2,10 +2,10 @@
 
 A larger organisation has its own authority; `certificates.py` says what its certificates need.
 
-The folder of a group holds the authority's key, the key of tokens, and `issued`, a line for everything that
-was issued: the holder's name, what it is, its serial number or id, and its last day. Each member has a
-folder in it, to be moved to that member. Whatever is secret is created readable by its owner only, and
-nothing is overwritten, except by `renew`.
+The folder of a group contains the authority's key, the key of tokens, and `issued`, with a line for
+everything that was issued: the holder's name, the kind, its serial number or id, and its last day. It also
+contains a folder for each member, to be moved to that member. Secrets are created readable by their owner
+only, and nothing is overwritten, except by `renew`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def make_keys(
 ) -> list[Path]:
     """A folder of keys for each member; the authority's own key stays in `folder`.
 
-    Only `supers` get the key that verifies tokens, since whoever has it can issue tokens too. Run again, it
-    makes what is missing and leaves the rest, so members can be added. Returns the folders that have changed.
+    Only `supers` get the key that verifies tokens, since its holders can issue tokens too. Run again, it
+    creates what is missing and leaves the rest unchanged, so members can be added. Returns the folders that
+    have changed.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (folder / _AUTHORITY_KEY).exists():
@@ -83,10 +84,10 @@ def make_keys(
 
 
 def renew(folder: Path, name: str, days: float) -> None:
-    """New certificates and a new token for a member, for the same group, hosts and keys as before.
+    """New certificates and a new token for a member, with the same group, hosts and keys as before.
 
-    If the member's name was revoked, so that somebody else may have its keys, it gets new keys, all that it
-    had before is revoked instead, and the name is valid again.
+    If the member's name was revoked because somebody else may have its keys, it gets new keys, all its
+    previous credentials are revoked instead, and the name is valid again.
     """
     mine = folder / name
     if not (mine / SIGNING_CERTIFICATE).exists():
@@ -112,7 +113,7 @@ def renew(folder: Path, name: str, days: float) -> None:
 def revoke(folder: Path, entry: str) -> list[Path]:
     """Add a name, a serial number or a token's id to the file `revoked` of every member's folder here.
 
-    Returns those files: they are to be copied to the members, which read them while they run.
+    Returns those files: they are to be copied to the members, which reload them while they run.
     """
     issued = _issued(folder)
     numbers = {normalize_id(number) for _, number in issued}
@@ -125,8 +126,8 @@ def revoke(folder: Path, entry: str) -> list[Path]:
 
 
 def keys_from_secret(secret: bytes, who: Identity, folder: Path, is_phone: bool) -> None:
-    """Certificates from the authority that a shared secret stands for, and for a phone a token: everybody
-    who has the secret derives the same authority, and a member the same signing key at every start."""
+    """Certificates from the authority that a shared secret stands for, and for a phone a token. All holders
+    of the secret derive the same authority, and a member derives the same signing key at every start."""
     seed = hashlib.scrypt(secret, salt=b"antecede " + who.group.encode(), n=2**14, r=8, p=1, dklen=112)
     scalar = 1 + int.from_bytes(seed[:48], "big") % (_P256_ORDER - 1)
     key = ec.derive_private_key(scalar, ec.SECP256R1())
@@ -143,7 +144,7 @@ def keys_from_secret(secret: bytes, who: Identity, folder: Path, is_phone: bool)
 
 
 def new_secret(path: Path) -> None:
-    """A shared secret that nobody can guess."""
+    """Write a random shared secret."""
     if path.exists():
         raise InputError(f"{path} exists; a new shared secret would lock out whoever has the old one")
     _create(path, secrets.token_urlsafe(32).encode() + b"\n")
@@ -174,7 +175,7 @@ class _MemberFolder:
             (self._folder / file).unlink(missing_ok=True)
 
     def add_certificate(self, hosts: Sequence[str]) -> None:
-        """The key and the certificate of TLS."""
+        """The TLS key and its certificate."""
         if self._has(CERTIFICATE):
             return
         key = _load_tls_key(self._folder / KEY)
@@ -189,7 +190,7 @@ class _MemberFolder:
         self._put(CERTIFICATE, certificates.certificate_pem(made), mode=0o644)
 
     def add_signing_key(self, key: Ed25519PrivateKey | None = None) -> None:
-        """The key with which messages are signed, and its certificate."""
+        """The key that signs messages, and its certificate."""
         if self._has(SIGNING_CERTIFICATE):
             return
         stored = _load_signing_key(self._folder / SIGNING_KEY)
@@ -220,7 +221,7 @@ class _MemberFolder:
         self._record_line(kind, f"{made.serial_number:x}", made.not_valid_after_utc)
 
     def _record_line(self, kind: str, number: str, expires: datetime.datetime) -> None:
-        """Before it is written: what was issued can always be revoked."""
+        """Called before the file is written, so that everything issued can be revoked."""
         line = f"{self._holder.name} {kind} {number} {expires:%Y-%m-%d}\n"
         handle = os.open(self._group_folder / ISSUED, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "w") as file:
@@ -302,7 +303,7 @@ def _create(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def _replace(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """In one step: whoever reads it meanwhile has the old file or the new one."""
+    """Atomically: a concurrent reader sees the old file or the new one."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     _create(new, data, mode)

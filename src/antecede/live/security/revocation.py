@@ -1,7 +1,7 @@
 """Revoked names, certificates and tokens: the file `revoked` in a member's folder of keys.
 
-Each line is a member's name, the serial number of a certificate in hexadecimal, or the id of a token; what
-follows a # is a comment. The file is read again when it changes, while the member runs.
+Each line is a member's name, the serial number of a certificate in hexadecimal, or the id of a token; text
+after a # is a comment. The file is reloaded when it changes, while the member runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENTRY = re.compile(r"[^\s@/\\,]{1,128}")
 
 
 def read_entries(data: bytes) -> tuple[list[str], list[int]]:
-    """The entries of such a file, and the numbers of the lines that are none."""
+    """The entries of such a file, and the numbers of its invalid lines."""
     entries, bad = [], []
     for number, line in enumerate(data.split(b"\n"), 1):
         entry = line.decode("utf-8", "surrogateescape").partition("#")[0].strip()
@@ -31,7 +31,7 @@ def read_entries(data: bytes) -> tuple[list[str], list[int]]:
 
 
 def normalize_id(text: str) -> str:
-    """A serial number or token id as it is compared: OpenSSL shows AB:CD, others 0xabcd or abcd.
+    """The canonical form of a serial number or token id: OpenSSL shows AB:CD, others 0xabcd or abcd.
 
     >>> normalize_id("0A:BC") == normalize_id("abc")
     True
@@ -40,7 +40,7 @@ def normalize_id(text: str) -> str:
 
 
 class Revocations:
-    """What is revoked, as the file says now. Looking whether it has changed costs one `stat`."""
+    """The current revocations in the file. Checking whether it has changed costs one `stat`."""
 
     def __init__(self, path: Path, log: Log) -> None:
         self._path, self._log = path, log
@@ -50,7 +50,7 @@ class Revocations:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed, and return whether it has."""
+        """Reload the file if it has changed, and return whether it has."""
         version: tuple[int, ...] | None
         try:
             status = self._path.stat()
@@ -65,7 +65,7 @@ class Revocations:
         try:
             entries, bad = read_entries(self._path.read_bytes() if version is not None else b"")
         except OSError as error:
-            # What was revoked stays revoked: nobody gets in by making the file unreadable.
+            # Earlier revocations remain: making the file unreadable must not admit anybody.
             self._log.warning("keys: %s: %s; what was revoked before stays so", self._path, error.strerror)
             return False
         for number in bad:

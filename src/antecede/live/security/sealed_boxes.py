@@ -1,9 +1,10 @@
 """Contents that only some members can read: encrypted once, with a key that is encrypted for each of them.
 
-The keys are those with which members sign, as keys of X25519: the map from Ed25519 is that of RFC 7748, as in
-libsodium's `crypto_sign_ed25519_pk_to_curve25519`. So whoever has a member's signing certificate can encrypt
-for it, and nothing else has to be issued or exchanged. Each content has an ephemeral key of its own, which is
-forgotten, so its sender's key does not open it. ChaCha20-Poly1305 under keys that are used once.
+The recipients' keys are their signing keys, converted to X25519: the map from Ed25519 is that of RFC 7748, as
+in libsodium's `crypto_sign_ed25519_pk_to_curve25519`. So anybody with a member's signing certificate can
+encrypt for it, and nothing else has to be issued or exchanged. Each content has an ephemeral key of its own,
+which is then discarded, so its sender's key does not open it. ChaCha20-Poly1305 under keys that are used
+once.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ class SealedBox(msgspec.Struct, frozen=True, array_like=True):
     """A content, encrypted."""
 
     ephemeral: bytes
-    """The sender's public key for this content alone."""
+    """The sender's public key, used for this content alone."""
     keys: list[bytes]
     """The key of the content, encrypted for each recipient."""
     content: bytes
 
 
 def seal(content: bytes, recipients: Sequence[bytes], context: bytes) -> SealedBox:
-    """Encrypt for the holders of these public keys of Ed25519; `context` must be the same to open it."""
+    """Encrypt for the holders of these Ed25519 public keys; opening requires the same `context`."""
     ephemeral, key = X25519PrivateKey.generate(), ChaCha20Poly1305.generate_key()
     public = ephemeral.public_key().public_bytes_raw()
     keys = []
@@ -45,7 +46,7 @@ def seal(content: bytes, recipients: Sequence[bytes], context: bytes) -> SealedB
         recipient = montgomery(each)
         try:
             shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(recipient))
-        except ValueError as error:  # of a point of low order, which no honest member has
+        except ValueError as error:  # a point of low order, which no honest member uses
             raise LocalError("send: the key of an addressee cannot be used; nothing was broadcast") from error
         keys.append(ChaCha20Poly1305(_derive(shared, public, recipient)).encrypt(_NONCE, key, None))
     return SealedBox(public, keys, ChaCha20Poly1305(key).encrypt(_NONCE, content, context))
@@ -66,7 +67,7 @@ def open_box(box: SealedBox, position: int, signing_key: Ed25519PrivateKey, cont
 
 
 def montgomery(public: bytes) -> bytes:
-    """The public key of X25519 that belongs to one of Ed25519: u = (1 + y) / (1 - y)."""
+    """The X25519 public key that corresponds to an Ed25519 public key: u = (1 + y) / (1 - y)."""
     y = int.from_bytes(public, "little") & ((1 << 255) - 1)
     return ((1 + y) * pow(1 - y, -1, _P) % _P).to_bytes(32, "little")
 

@@ -1,12 +1,13 @@
 """The keys with which members sign messages and progress, as far as they are known here.
 
-A member sends its signing certificate with every new connection, and those that it has learned from others,
-so each member gets to know the key of everybody whose messages it may receive. A certificate proves itself:
+A member sends its signing certificate on every new connection, along with those that it has learned from
+others, so each member learns the key of everybody whose messages it may receive. A certificate proves itself:
 it names the member, and this group's authority has signed it.
 
-A certificate that has expired or been revoked does not let its holder connect any more (`check_partner`).
-What the holder has signed before is still delivered: some members have it, and what they say depends on it.
-When that was cannot be known: a revoked key counts until its member is heard with another one (`seals.py`).
+The holder of an expired or revoked certificate cannot connect any more (`check_partner`). Messages that it
+has signed before are still delivered, since some members have delivered them and sent messages that depend on
+them. When a message was signed cannot be known: a revoked key counts until a message signed with the member's
+next key arrives (`seals.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_CERTIFICATE_BYTES = 4_096
 
 
 def create_keyring(security: Security, settings: Settings, names: list[str]) -> Keyring | None:
-    """With which a member signs; None if its group does not."""
+    """A member's signing keys; None if its group does not sign."""
     if not security.is_on or not settings.sign:
         return None
     return Keyring(security, settings.group, names, names.index(settings.me))
@@ -37,11 +38,11 @@ class Keyring:
         self._context = self._context_of(group)
         self._me = names[me]
         self._keys: dict[str, dict[bytes, Any]] = {}
-        """By their raw bytes; several of one member, if its key was replaced."""
+        """By raw bytes; several keys of one member, if its key was replaced."""
         self._serials: dict[tuple[str, bytes], set[str]] = {}
         """The serial numbers of the certificates of each key."""
         self._positions: dict[tuple[str, bytes], int] = {}
-        """Of the certificates of keys."""
+        """The DER certificates of each key."""
         self._certificates: list[bytes] = []
         self._own = b""
         self._invalid_signature: Any = require("cryptography.exceptions", "live").InvalidSignature
@@ -50,14 +51,14 @@ class Keyring:
 
     @property
     def certificates(self) -> list[bytes]:
-        """In DER, all that are known, in the order in which they came to be. This member's own is among them
-        as soon as it is renewed: whoever sees no other than a revoked one refuses this member."""
+        """All known certificates in DER, in the order in which they were learned. This member's own is added
+        as soon as it is renewed: members that know only its revoked one refuse it."""
         if self._own is not self._security.signing_certificate:
             self._learn_own()
         return self._certificates
 
     def _context_of(self, group: str) -> bytes:
-        """What precedes all that is signed, so that it counts in this group only."""
+        """The prefix of everything that is signed, so that signatures are valid in this group only."""
         return group.encode() + b"\0"
 
     def _name_of(self, member: int) -> str:
@@ -75,11 +76,11 @@ class Keyring:
         try:
             self.learn(self._own)
         except RemoteError:
-            # Others will refuse it, and this member has been warned; it starts nevertheless.
+            # Others will refuse it, and a warning was logged; the member starts nevertheless.
             self._add(self._me, self._security.signing_key.public_key(), self._own)
 
     def learn(self, certificate: bytes, trusted: bool = False) -> bool:
-        """A certificate has arrived; whether that is news. A `RemoteError` if it proves nothing."""
+        """A certificate has arrived; returns whether it is new. Raises a `RemoteError` if it is invalid."""
         if certificate in self._certificates:
             return False
         if len(certificate) > MAX_CERTIFICATE_BYTES:
@@ -93,7 +94,8 @@ class Keyring:
         raw = key.public_bytes_raw()
         self._serials.setdefault((name, raw), set()).add(self._serial_of(certificate))
         if (position := self._positions.get((name, raw))) is not None:
-            # With a shared secret each start issues a certificate for the same key: only the latest is kept.
+            # With a shared secret each start issues a new certificate for the same key: only the latest is
+            # kept.
             self._certificates[position] = certificate
             return
         self._positions[name, raw] = len(self._certificates)
@@ -104,14 +106,14 @@ class Keyring:
         return f"{self._x509.load_der_x509_certificate(certificate).serial_number:x}"
 
     def check_partner(self, member: int, certificates: list[bytes]) -> None:
-        """Raise if a partner shows certificates of its own, and none of them is valid now."""
+        """Raise if a partner shows certificates of its own, and none of them is currently valid."""
         reason: RemoteError | None = None
         for certificate in certificates:
             is_known = certificate in self._certificates
             try:
                 holder, _ = self._security.verify_signing_certificate(certificate, is_known, is_current=False)
             except RemoteError:
-                continue  # of another authority, perhaps from before the group's was replaced
+                continue  # by another authority, perhaps from before the group's was replaced
             if holder.name == self._partner_name(member):
                 try:
                     self._security.verify_signing_certificate(certificate)
@@ -128,7 +130,7 @@ class Keyring:
         return signature
 
     def signer(self, member: int, statement: bytes, signature: bytes) -> bytes | None:
-        """The key of the member with which this was signed; None if with none of those that are known."""
+        """The member's key that has made this signature; None if none of the known ones has."""
         name = self._name_of(member)
         keys = self._keys.get(name)
         if keys is None:
@@ -139,7 +141,7 @@ class Keyring:
         return None
 
     def newest_key(self, name: str) -> bytes | None:
-        """The last key of a member that has become known and is not revoked."""
+        """The most recently learned key of a member that is not revoked."""
         for raw in reversed(self._keys.get(name, {})):
             serials = self._serials.get((name, raw), ())
             if not all(self._security.is_revoked(name, serial) for serial in serials):
@@ -147,7 +149,7 @@ class Keyring:
         return None
 
     def is_revoked(self, member: int, key: bytes) -> bool:
-        """Whether a key was revoked: all certificates of it that are known."""
+        """Whether a key was revoked: all its known certificates are."""
         name = self._name_of(member)
         serials = self._serials.get((name, key), ())
         return all(self._security.is_revoked(name, serial) for serial in serials)
@@ -161,7 +163,7 @@ class Keyring:
 
 
 class StreamKeyring(Keyring):
-    """The same for a group that changes: members are numbered by stream, partners by link, and whoever has a
+    """The keyring of a dynamic group: members are numbered by stream, partners by link, and any holder of a
     certificate of the group's authority may become a member."""
 
     def __init__(
@@ -176,7 +178,8 @@ class StreamKeyring(Keyring):
         super().__init__(security, group, [me], 0)
 
     def _context_of(self, group: str) -> bytes:
-        # What a founder has signed as the member of a fixed list with its number does not count here.
+        # Signatures that a founder has made as the member of a fixed list with the same number are not valid
+        # here.
         return group.encode() + b"\0streams\0"
 
     def _name_of(self, member: int) -> str:
@@ -186,15 +189,15 @@ class StreamKeyring(Keyring):
         return self._name_of_partner(partner)
 
     def _check_holder(self, name: str) -> None:
-        """Anybody's may be needed."""
+        """Anybody's certificate may be needed."""
 
     @property
     def names(self) -> Iterable[str]:
-        """Of whom a certificate is known."""
+        """The names whose certificates are known."""
         return self._keys
 
     def forget(self, name: str) -> None:
-        """Should it come back, it shows its certificate again."""
+        """A member that returns shows its certificate again."""
         if name != self._me:
             for raw in self._keys.pop(name, {}):
                 self._serials.pop((name, raw), None)

@@ -1,8 +1,8 @@
-"""The small file that changes with every message: the application's cursor, and how far the log has come.
+"""The small file that changes with every message: the application's cursor, and the end of the durable log.
 
-It is mapped into memory: writing it costs no system call, and it survives the process. It has three parts,
-and each has two slots that are written in turn with a checksum, so that a write that was torn leaves the
-value before it.
+It is memory-mapped: writing it costs no system call, and it survives the process. It has three parts, each
+with two slots that are written alternately with a checksum, so that a torn write leaves the previous value
+intact.
 
 - *cursor*: what the application has acknowledged, and how often the next message was yielded.
 - *durable*: the last record of the log that is known to be durable. If the log ends before it, accepted
@@ -23,7 +23,7 @@ from antecede.live.events import Cursor
 from antecede.live.store.records import Link
 
 _SLOT_BYTES = 64
-"""Every slot is longer than its values and aligned, so that no sector of a disk ends within one."""
+"""Every slot is longer than its values and aligned, so that no disk sector ends within one."""
 CURSOR_BYTES = 6 * _SLOT_BYTES
 
 
@@ -36,7 +36,7 @@ class _Slots:
         self._slot = struct.Struct(f"<{self._values.size}sI")
         self._starts = (start, start + _SLOT_BYTES)
         self._turn = 0
-        """A number for each write; its parity says which slot is next."""
+        """A counter of writes; its parity determines the next slot."""
 
     def read(self) -> tuple[tuple[Any, ...] | None, bool]:
         """The latest values, or None if there are none; and whether both slots are intact."""
@@ -59,13 +59,13 @@ class _Slots:
         self._turn = turn + 1
 
     def write_both(self, *values: Any) -> None:
-        """So that damage to one slot does not bring an older value back."""
+        """Write both slots, so that damage to one does not bring back an older value."""
         self.write(*values)
         self.write(*values)
 
 
 class Session(NamedTuple):
-    """How the store was used last."""
+    """How the store was last used."""
 
     closed: bool
     boot_id: bytes
@@ -93,7 +93,7 @@ class CursorFile:
 
     @classmethod
     def open(cls, buffer: bytearray | mmap.mmap) -> CursorFile | None:
-        """None if the file is damaged beyond use."""
+        """Open a file's content; None if it is damaged beyond use."""
         if len(buffer) != CURSOR_BYTES:
             return None
         file = cls(buffer)
@@ -101,7 +101,7 @@ class CursorFile:
         return file if all(part.read()[0] is not None for part in parts) else None
 
     def read_cursor(self) -> tuple[Cursor, bool]:
-        """The cursor, and whether it is certain to be the latest that was written."""
+        """The cursor, and whether it is certainly the latest one written."""
         values, intact = self._cursor.read()
         return Cursor(*values or (0, 0)), intact
 
@@ -111,7 +111,7 @@ class CursorFile:
 
     @property
     def move_cursor(self) -> Callable[[int, int], None]:
-        """`write_cursor` for whoever calls it with every message."""
+        """A fast `write_cursor` for callers that call it for every message."""
         return self._cursor.write
 
     @property

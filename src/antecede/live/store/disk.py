@@ -1,7 +1,7 @@
 """The folder of a store, behind an interface that is narrow enough to simulate.
 
-Everything that a journal does to files goes through a `Disk`. What was written is certain to survive a power
-failure only after `sync`; that a file was created, renamed or removed, only after `sync_folder`.
+A journal accesses its files only through a `Disk`. Written data is certain to survive a power failure only
+after `sync`; the creation, renaming or removal of a file, only after `sync_folder`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Disk(Protocol):
     `FileNotFoundError`."""
 
     path: Path
-    """What messages call it."""
+    """The store's name in messages."""
 
     def lock(self) -> None:
-        """Keep other processes out until `close`; an `InputError` if one is in."""
+        """Lock out other processes until `close`; an `InputError` if another one has the lock."""
 
     def names(self) -> list[str]:
-        """Of all files in the folder."""
+        """The names of all files in the folder."""
 
     def read(self, name: str) -> bytes: ...
 
@@ -40,19 +40,19 @@ class Disk(Protocol):
         """Create a file, or replace what it contains; not atomic."""
 
     def append(self, name: str, data: bytes | bytearray) -> None:
-        """Add to the end of a file. If it fails, a part may have been written. After a kill or a power
-        failure zeros may follow what was appended."""
+        """Append to a file. If that fails, a part may have been written. After a kill or a power failure,
+        zeros may follow the appended data."""
 
     def truncate(self, name: str, size: int) -> None: ...
 
     def size(self, name: str) -> int: ...
 
     def read_at(self, name: str, start: int, size: int) -> bytes:
-        """A part of a file; less at its end."""
+        """A part of a file; shorter at its end."""
 
     def write_at(self, name: str, start: int, data: bytes | bytearray) -> None:
-        """Write a part of a file, which is created if it does not exist; not beyond its end. Nothing else is
-        added to it, not even after a kill."""
+        """Write a part of a file, which is created if it does not exist; not beyond its end. No zeros follow
+        it, even after a kill."""
 
     def sync(self, name: str) -> None:
         """Return once the file's content is durable."""
@@ -66,17 +66,17 @@ class Disk(Protocol):
         """Return once the names of all files are durable."""
 
     def map(self, name: str) -> bytearray | mmap.mmap:
-        """A small file's content, shared with the file: a change is in the file at once, as far as other
-        processes and a restart of this one are concerned, and durable after `sync`."""
+        """A small file's content, shared with the file: other processes and a restart of this one see changes
+        at once, and they are durable after `sync`."""
 
     def boot_id(self) -> bytes:
-        """Different after each start of the machine; empty if that is not known."""
+        """Different after each boot of the machine; empty if unknown."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """What snapshots and histories need of a `Disk`."""
+    """The part of a `Disk` that snapshots and histories need."""
 
     def names(self) -> list[str]: ...
 
@@ -98,13 +98,13 @@ class Files(Protocol):
 
 
 class FileDisk:
-    """A real folder. Only its owner can read it (0700), or the files in it (0600)."""
+    """A real folder. Only its owner can read it (0700), and the files in it (0600)."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock: int | None = None
         self._logs: dict[str, _GrowingFile] = {}
-        """Files that are appended to."""
+        """Files open for appending."""
         self._maps: dict[str, mmap.mmap] = {}
         if self.path.exists() and not self.path.is_dir():
             raise InputError(
@@ -217,7 +217,7 @@ class FileDisk:
 
 
 class MemoryFiles:
-    """The files of a member that has no store: only what snapshots and histories need of a `Disk`."""
+    """The files of a member without a store, as far as snapshots and histories need a `Disk`."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}
@@ -251,7 +251,7 @@ class MemoryFiles:
 
 
 class ViewedFiles(MemoryFiles):
-    """The files of a store that is only looked at: what is changed is changed in memory."""
+    """The files of a store under inspection: changes stay in memory."""
 
     def __init__(self, disk: Files) -> None:
         super().__init__()
@@ -288,7 +288,8 @@ class ViewedFiles(MemoryFiles):
 
 
 def _make_folder(path: Path) -> None:
-    """Durably: a store in a folder that a power failure removes would be lost with all that was accepted."""
+    """Create the folder durably: a power failure that removes it would lose the store with everything
+    accepted."""
     if path.is_dir():
         return
     absolute = path.absolute()
@@ -299,9 +300,9 @@ def _make_folder(path: Path) -> None:
 
 
 class _GrowingFile:
-    """A file that grows by zeros in advance: a sync after an append within it need not write its new length,
-    which takes as long again on a journaling file system. What is left of them is cut off when it is closed;
-    after a kill the reader recognises them."""
+    """A file that is extended by zeros in advance: a sync after an append within it need not write a new
+    length, which takes as long again on a journaling file system. Remaining zeros are truncated when it is
+    closed; after a kill the reader recognises them."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -331,7 +332,7 @@ def _write_all(descriptor: int, data: bytes | bytearray) -> None:
 
 
 def _lock_function() -> Callable[[int], None]:
-    """How this platform locks a file for one process."""
+    """The platform's way to lock a file for one process."""
     try:
         import fcntl
     except ImportError:

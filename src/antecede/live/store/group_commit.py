@@ -1,4 +1,4 @@
-"""Group commit: everything that happens while one write is under way is persisted together by the next."""
+"""Group commit: everything that happens during one write is persisted together by the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GroupCommit:
         self._thread = ThreadPoolExecutor(1, "antecede-store")
 
     async def persist(self, ready: Ready) -> None:
-        """Returns once the records or the checkpoint are durable."""
+        """Return once the records or the checkpoint are durable."""
         if not ready.records and ready.checkpoint is None:
             return
         if self._sync or ready.checkpoint is not None:

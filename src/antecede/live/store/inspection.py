@@ -1,6 +1,6 @@
-"""Looking at a store without changing it: whether it is intact, whose it is, and the messages in it.
+"""Inspecting a store without changing it: whether it is intact, whose it is, and its messages.
 
-It takes no lock and writes nothing, so it can be done beside a running member, or on a read-only copy.
+It takes no lock and writes nothing, so it can run beside a live member, or on a read-only copy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from antecede.protocols.flat import MessageBatch, MessagePacket
 from antecede.protocols.vcube import Bundle
 
 _NONSENSE = (*UNDECODABLE, AntecedeError, LookupError, TypeError, ValueError, AttributeError)
-"""What content with right checksums that no member writes may raise."""
+"""The errors that content with valid checksums may raise if no member has written it."""
 _TRIES = 20
 """A running member may replace its files while they are read."""
 
@@ -58,9 +58,9 @@ class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     origin: str
     seq: int | None
-    """None if the number cannot be known, because a record before it is damaged."""
+    """None if the number is unknown, because an earlier record is damaged."""
     body: Any
-    """As it was broadcast; bytes are encoded as base64."""
+    """The body as it was broadcast; bytes are encoded as base64."""
     is_bytes: bool = False
     accepted: bool = False
     """It was accepted here for broadcast, and is not known to be delivered everywhere."""
@@ -69,11 +69,11 @@ class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     held: bool = False
     """It was received, and waits for a cause."""
     verified: bool = True
-    """Whether the checksums of the record that it is in, and of all before, are right."""
+    """Whether the checksums of its record and of all before are valid."""
 
 
 def _changing_core(identity: dict[str, Any]) -> ChangingCore:
-    """The core that writes a store like this, of a group whose members come and go."""
+    """The core of a dynamic group that writes a store like this one."""
     protocol, name = identity["protocol"], identity["member"]
     if protocol not in WITH_PHONES:
         return ChangingCore(CHANGING[protocol], name)
@@ -81,7 +81,7 @@ def _changing_core(identity: dict[str, Any]) -> ChangingCore:
 
 
 class StoreInspection:
-    """What is in a store; `damages` is empty if it is intact."""
+    """The contents of a store; `damages` is empty if it is intact."""
 
     def __init__(self, disk: Disk) -> None:
         self.path, self._disk = disk.path, disk
@@ -89,7 +89,7 @@ class StoreInspection:
         self.contents: StoreContents | None = None
         """None if the checkpoint cannot be read."""
         self.unverified: list[Commit] = []
-        """Then, what seems to be in the log."""
+        """In that case, what seems to be in the log."""
         for attempt in range(_TRIES):
             try:
                 self._read(disk)
@@ -102,7 +102,7 @@ class StoreInspection:
         names = disk.names()
         if not (generations(names, "checkpoint") or generations(names, "log")):
             raise InputError(f"{self.path} is not a store: it has no checkpoint and no log")
-        # Before the log: what it says of the log was true then, and stays true.
+        # Before the log: what it states about the log was true then, and remains true.
         cursor_file = read_cursor_file(disk, names)
         names = disk.names()
         try:
@@ -125,13 +125,13 @@ class StoreInspection:
 
     @property
     def is_changing(self) -> bool:
-        """Whether it is of a group whose members come and go."""
+        """Whether the store belongs to a dynamic group."""
         return (
             self.contents is not None and self.contents.checkpoint.identity.get("members") == MEMBERS_CHANGE
         )
 
     def core(self) -> Core | ChangingCore | None:
-        """The member as it was after the last record that can be read; None if that is not possible."""
+        """The member as of the last readable record; None if it cannot be restored."""
         if self.contents is None:
             return None
         saved = _SavedContents(self.path, self.contents, self._readable_cursor())
@@ -158,7 +158,7 @@ class StoreInspection:
         return core.retained_bytes if core.members else 0
 
     def _readable_cursor(self) -> Cursor:
-        """Of a damaged store, what the last record that can be read says."""
+        """For a damaged store, the cursor in the last readable record."""
         contents = self.contents
         return contents.cursor if contents is not None and contents.damage is not None else self.cursor
 
@@ -167,8 +167,8 @@ class StoreInspection:
         return Roster.of_lines(identity["protocol"], identity["members"])
 
     def accepted(self) -> Iterator[StoredMessage]:
-        """This member's own messages that may not be delivered everywhere, in order, as far as they can be
-        read."""
+        """This member's own messages that may not be delivered everywhere, in order, as far as they are
+        readable."""
         if self.contents is None:
             yield from _broadcasts("", None, self.unverified, False)
             return
@@ -189,7 +189,7 @@ class StoreInspection:
 
     def _accepted_changing(self, member: str) -> Iterator[StoredMessage]:
         before, core = len(self.damages), self.core()
-        del self.damages[before:]  # whoever asks for the core itself is told
+        del self.damages[before:]  # callers that request the core itself see them
         if isinstance(core, ChangingCore):
             for message, payload in accepted_messages(core):
                 yield _stored_message(core.labels[message.origin], message.seq, payload, accepted=True)
@@ -209,8 +209,8 @@ class StoreInspection:
         return BitWindow.from_bytes(state.windows[me]).base, sorted(found.items())
 
     def unacked(self, core: Core | ChangingCore) -> list[StoredMessage]:
-        """Messages that could be delivered to the application, or are in flight to it; in a group that
-        changes, also those that are held."""
+        """Messages that are deliverable to the application, or in flight to it; in a dynamic group, also
+        those that are held."""
         if isinstance(core, ChangingCore):
             return self._unacked_changing(core)
         names = self._roster(self.contents.checkpoint.identity).names if self.contents else []
@@ -245,7 +245,7 @@ class StoreInspection:
 
 
 class _SavedContents:
-    """A store that is only looked at, for `restore`."""
+    """A store under inspection, for `restore`."""
 
     def __init__(self, path: Path, contents: StoreContents, cursor: Cursor) -> None:
         self.path, self._contents, self.cursor = path, contents, cursor
@@ -259,7 +259,8 @@ class _SavedContents:
 
 
 def _read_unverified(log: bytes) -> list[Commit]:
-    """Without the checkpoint there is no key to verify records with; what can be decoded is shown as such."""
+    """Without the checkpoint there is no key to verify records with; whatever can be decoded is shown as
+    unverified."""
     commits = []
     for record in find_records(log, 0, None):
         try:

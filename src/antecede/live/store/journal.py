@@ -1,8 +1,8 @@
-"""What a member must not forget, in a folder of its own.
+"""The persistent state of a member, in a folder of its own.
 
-The core is deterministic, so a member is its state at some moment (a *checkpoint*) and the events since
-(the *log*). The log is written by group commit: one record, one write and one sync for all that happened
-while the last one was under way. Now and then a new checkpoint takes the log's place.
+The core is deterministic, so a member is its state at some moment (a *checkpoint*) and the events since (the
+*log*). The log is written by group commit: one record, one write and one sync for everything that happened
+during the last one. From time to time a new checkpoint replaces the log.
 
     lock           held while a process uses the store
     cursor         what changes with every message (`cursor.py`)
@@ -11,7 +11,7 @@ while the last one was under way. Now and then a new checkpoint takes the log's 
     snapshot-, received-, history-    states for newcomers, and messages that are retained (`live/changing`)
 
 Cost: a commit writes its own bytes. A checkpoint writes the whole state, with every packet that is unstable
-or not acknowledged, and is due when the log is twice as long: 1.5 bytes are written for each byte logged.
+or unacknowledged, and is due when the log is twice as long: 1.5 bytes are written for each byte logged.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ from antecede.live.store.records import (
 from antecede.live.versions import CHANGING_STORE, FIXED_STORE
 
 _MIN_LOG = 1 << 22
-"""A checkpoint is worth its cost after this much log, and twice the size of the last checkpoint."""
+"""A checkpoint is due after this much log, and after twice the size of the last checkpoint."""
 
 
 class Journal:
-    """A member's store; created if it does not exist, refused if it is another's or damaged.
+    """A member's store. It is created if it does not exist, and refused if it belongs to another member or is
+    damaged.
 
-    With `sync` a commit is durable when `write` returns; without, it survives the process, and a power
-    failure may cost what was accepted: then the store, or the other members, refuse to go on.
+    With `sync`, a commit is durable when `write` returns. Without, it survives the process, but a power
+    failure may lose accepted messages: then the store, or the other members, refuse to continue.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Journal:
         self.path, self._disk, self._sync = disk.path, disk, sync
         self._version = CHANGING_STORE if identity.get("members") == MEMBERS_CHANGE else FIXED_STORE
         self._is_migrated = True
-        """Whether the checkpoint is of the present version: otherwise another one is written first."""
+        """Whether the checkpoint is of the current version: otherwise a new one is written first."""
         self._writing = threading.Lock()
         self._loaded: StoreContents | None = None
         disk.lock()
@@ -89,21 +90,22 @@ class Journal:
     def _create(
         self, names: list[str], identity: dict[str, Any], random_bytes: Callable[[int], bytes]
     ) -> None:
-        """Make a new store. It exists once its checkpoint has its name; what was begun before is replaced."""
+        """Create a new store. It exists once its checkpoint has its final name; an earlier attempt is
+        replaced."""
         _validate_new(self._disk, names)
         left = read_cursor_file(self._disk, names)
         logs = [self._disk.read(f"log-{number}") for number in generations(names, "log")]
         if any(logs) or (left and left.durable.number):
-            read_store(self._disk, names, None)  # which says that the checkpoint is missing
+            read_store(self._disk, names, None)  # it reports that the checkpoint is missing
         body = StoredCheckpoint(identity, random_bytes(8).hex(), random_bytes(16), 0, 0, Checkpoint(b"", []))
         data, _ = encode_checkpoint(Link(0, NO_DIGEST), self._version, body)
         self._disk.write(CURSOR, CursorFile.new())
         self._disk.sync(CURSOR)
-        self._disk.sync_folder()  # or a power failure could leave a checkpoint without a cursor
+        self._disk.sync_folder()  # otherwise a power failure could leave a checkpoint without a cursor
         self._write_generation(1, data)
 
     def _write_generation(self, generation: int, data: bytearray) -> None:
-        """A checkpoint with an empty log: all of it or, before it has its name, nothing."""
+        """Write a checkpoint with an empty log, atomically: it exists once it has its final name."""
         name = f"checkpoint-{generation}"
         try:
             self._disk.write(name + UNFINISHED, data)
@@ -112,7 +114,7 @@ class Journal:
             self._disk.replace(name + UNFINISHED, name)
             self._disk.sync_folder()
         except OSError:
-            # What was not accepted must not come back with the next start.
+            # Data that was not accepted must not reappear after a restart.
             for unaccepted in (name, name + UNFINISHED):
                 with contextlib.suppress(OSError):
                     self._disk.remove(unaccepted)
@@ -141,8 +143,8 @@ class Journal:
         self._open_cursor(contents)
 
     def _finish_write(self, names: list[str], contents: StoreContents) -> None:
-        """The last process ended before it knew that what it had written was durable: see to that, or cut
-        off what is incomplete."""
+        """The last process ended before it knew that its last write was durable: sync it, or truncate what is
+        incomplete."""
         if self._log not in names:
             self._disk.write(self._log, b"")
         elif contents.rest_bytes:
@@ -151,7 +153,7 @@ class Journal:
         self._disk.sync_folder()
 
     def _open_cursor(self, contents: StoreContents) -> None:
-        """The application's cursor: the later of what its file and the log have."""
+        """Open the application's cursor: the later one of those in its file and in the log."""
         file = CursorFile.open(self._disk.map(CURSOR))
         if file is None:
             raise InputError(_bad_cursor(self._disk))
@@ -164,14 +166,14 @@ class Journal:
         self._session = Session(False, boot_id, session.uncertain_until)
         file.write_cursor(*self._cursor, both=True)
         file.write_durable(self._link)
-        # Durable before anything is yielded: until here a store that was closed says so.
+        # Durable before any message is yielded: until here, the file may say that the store was closed.
         file.session = self._session
         self._disk.sync(CURSOR)
 
     # Writing
 
     def write(self, records: Sequence[LogRecord], checkpoint: Checkpoint | None = None) -> None:
-        """One group commit, all of it or nothing. A checkpoint takes the log's place."""
+        """One group commit, atomically. A checkpoint replaces the log."""
         with self._writing:
             self._loaded = None
             cursor = self._cursor
@@ -189,7 +191,7 @@ class Journal:
             if self._sync:
                 self._disk.sync(self._log)
         except OSError:
-            # What was not accepted must not come back with the next start.
+            # Data that was not accepted must not reappear after a restart.
             with contextlib.suppress(OSError):
                 self._disk.truncate(self._log, self._log_bytes)
             raise
@@ -220,7 +222,7 @@ class Journal:
     # Reading
 
     def contents(self) -> StoreContents:
-        """What the store contains, verified."""
+        """The contents of the store, verified."""
         with self._writing:
             if self._loaded is None:
                 self._loaded = read_store(self._disk, self._disk.names(), self._link)
@@ -241,12 +243,12 @@ class Journal:
         return self.contents().checkpoint.checkpoint.packets
 
     def release(self) -> None:
-        """What was read is not needed any more."""
+        """Release the contents, which are no longer needed."""
         self._loaded = None
 
     @property
     def cursor(self) -> Cursor:
-        """How far the application is."""
+        """The application's progress."""
         return Cursor(*self._cursor)
 
     @cursor.setter
@@ -254,13 +256,13 @@ class Journal:
         self.move_cursor(cursor.acked, cursor.attempts)
 
     def move_cursor(self, acked: int, attempts: int) -> None:
-        """The same without a `Cursor`: it moves with every message."""
+        """Set the cursor without allocating a `Cursor`: it moves with every message."""
         self._cursor = acked, attempts
         self._write_cursor(acked, attempts)
 
     @property
     def cursor_is_exact(self) -> bool:
-        """Whether the cursor was the last that was written when this was opened: else the power may have
+        """Whether the cursor was the last one written when this was opened: otherwise the power may have
         failed since."""
         return self._cursor_is_exact
 
@@ -278,11 +280,11 @@ class Journal:
 
     @property
     def disk(self) -> Disk:
-        """For the files beside the journal."""
+        """The disk, for the files beside the journal."""
         return self._disk
 
     def size(self) -> int:
-        """Bytes of its files, without room for later records."""
+        """Bytes of its files, without preallocated space."""
         return self._checkpoint_bytes + self._log_bytes + CURSOR_BYTES
 
     def close(self) -> None:
@@ -322,7 +324,7 @@ def _validate_identity(disk: Disk, stored: dict[str, Any], identity: dict[str, A
 
 
 def _describe_other(name: str, before: Any, value: Any) -> str:
-    """What a store is of, and what to do about it."""
+    """Whose store it is, and what to do about it."""
     own = "give this member a store of its own"
     if name != "members":
         return f"is the store of another {name}: {before}, not {value}; {own}"

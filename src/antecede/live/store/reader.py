@@ -1,6 +1,6 @@
-"""Reading a store: every record is verified, and what is damaged is named with what can still be read.
+"""Reading a store: every record is verified, and damage is reported with what is still readable.
 
-This changes nothing in the folder, so it also serves `antecede store`, beside a running member.
+It changes nothing in the folder, so it also serves `antecede store`, beside a running member.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class DamageError(InputError):
 
 
 class StoreContents(msgspec.Struct, kw_only=True):
-    """What a store contains, as far as it can be read."""
+    """The readable contents of a store."""
 
     version: int
-    """Of its format (`live/versions.py`)."""
+    """The version of its format (`live/versions.py`)."""
     generation: int
     """N of `checkpoint-N` and `log-N`."""
     checkpoint: StoredCheckpoint
@@ -66,11 +66,11 @@ class StoreContents(msgspec.Struct, kw_only=True):
     """The last record that was read."""
     checkpoint_bytes: int
     log_bytes: int
-    """Of the intact records."""
+    """Bytes of the intact records."""
     rest_bytes: int = 0
-    """After them: room for later records, or a write that was interrupted."""
+    """Bytes after them: preallocated space, or an interrupted write."""
     is_torn: bool = False
-    """Whether a write was interrupted before it was acknowledged, or is under way."""
+    """Whether a write was interrupted before it was acknowledged, or is in progress."""
     damage: Damage | None = None
     beyond: list[Commit] = []
     """Intact records that follow a damaged one."""
@@ -93,7 +93,7 @@ def generations(names: list[str], kind: str) -> list[int]:
 
 
 def is_state_file(name: str) -> bool:
-    """Whether a file belongs to a store beside its journal: a snapshot, or a history."""
+    """Whether a file of a store is not part of the journal, but a snapshot or a history."""
     return _STATE_FILE.fullmatch(name) is not None
 
 
@@ -102,8 +102,8 @@ def is_ours(name: str) -> bool:
 
 
 def read_store(disk: Disk, names: list[str], durable: Link | None) -> StoreContents:
-    """The newest checkpoint and its log. `durable` is what the cursor's file says of the log, if it can be
-    read. Raises an `InputError` if there is no checkpoint that can be read."""
+    """The newest checkpoint and its log. `durable` is what the cursor's file says of the log, if it is
+    readable. Raises an `InputError` if there is no readable checkpoint."""
     found = generations(names, "checkpoint")
     if not found:
         raise _unreadable(disk, "checkpoint", "it is missing")
@@ -191,11 +191,11 @@ def _add_commit(contents: StoreContents, name: str, record: RecordView) -> None:
 
 
 def _examine_rest(contents: StoreContents, name: str, log: bytes) -> None:
-    """Bytes that do not follow: a write that was interrupted, or damage if an intact record comes later."""
+    """Examine trailing bytes: they are an interrupted write, or damage if an intact record follows."""
     expected = contents.link.number + 1
     contents.rest_bytes = len(log) - contents.log_bytes
     if len(log.rstrip(b"\0")) <= contents.log_bytes:
-        return  # room for later records
+        return  # preallocated space
     contents.is_torn = True
     for record in find_records(log, contents.log_bytes, contents.checkpoint.key):
         try:
@@ -223,7 +223,7 @@ def damage_message(disk: Disk, contents: StoreContents, damage: Damage) -> str:
 
 
 def read_cursor_file(disk: Disk, names: list[str]) -> CursorFile | None:
-    """A copy of the cursor's file, for those who only look; None if it is missing or damaged."""
+    """A copy of the cursor's file, for inspection; None if it is missing or damaged."""
     if CURSOR not in names:
         return None
     return CursorFile.open(bytearray(disk.read(CURSOR)))

@@ -1,11 +1,10 @@
 """The format of a store's files: records with checksums, chained to each other.
 
-A record is a header and a body. Its *digest* covers both, and the digest of the record before it, so that a
-record that is damaged, missing, out of order or from another store is detected. Records in the log are
-hashed with a secret key of the store, so that no body that somebody sent can look like a record. Records are
-numbered from the beginning of the store. A checkpoint is a record too: the file `checkpoint-N` contains it
-alone, and `log-N` those that follow it, one for each group commit. Time and bytes: O(body), and 48 bytes for
-the header.
+A record is a header and a body. Its *digest* covers both, and the digest of the previous record, so that a
+record that is damaged, missing, out of order or from another store is detected. The digests of the log use a
+secret key of the store, so that no received body can pass for a record. Records are numbered from the
+beginning of the store. A checkpoint is a record too: the file `checkpoint-N` contains it alone, and `log-N`
+those that follow it, one for each group commit. Time and bytes: O(body), and 48 bytes for the header.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from antecede.live.trace_rows import TraceRow
 from antecede.protocols.base import Span
 
 MAGIC = b"antecede store %d\n"
-"""How a checkpoint file begins, with the version."""
+"""The beginning of a checkpoint file, followed by the version."""
 MEMBERS_CHANGE = "they change"
-"""What the identity of a store says of the members of a group that they may join and leave."""
+"""The value in a store's identity for a group with dynamic membership."""
 LATER_IDENTITY = {"encryption": "none"}
-"""What the identity of a store means that does not say it."""
+"""The defaults of fields that a store's identity omits."""
 NO_DIGEST = bytes(16)
 _MARKER = b"\xa7rec"
 _HEADER = struct.Struct("<4sIQ16s")
@@ -36,23 +35,23 @@ _MAX_BODY = (1 << 32) - 1
 
 
 class StoredPacket(msgspec.Struct, array_like=True):
-    """A packet that outlives the log, and why it is needed."""
+    """A packet that is kept beyond the log, and why it is needed."""
 
     data: bytes
     sent: list[tuple[int, int]] = []
-    """Links, and its numbers there: until they are acknowledged."""
+    """By link, its number there: needed until it is acknowledged."""
     spans: list[Span] = []
-    """Messages in it: until they are stable."""
+    """The messages in it: needed until they are stable."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """A member's whole state; it takes the place of the log."""
+    """A member's whole state, which replaces the log."""
 
     state: bytes
     """A `CoreState`; empty in a new store."""
     packets: list[StoredPacket]
     trace_first: int = 0
-    """The index of the first of the rows."""
+    """The index of the first row."""
     trace: list[TraceRow] = []
     """Rows that are not in the trace's folder yet."""
 
@@ -64,7 +63,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     store: str
     """The store's own identifier, random."""
     key: bytes
-    """With which the digests of the log's records are made."""
+    """The key of the digests of the log's records."""
     acked: int
     attempts: int
     """The application's cursor."""
@@ -81,14 +80,14 @@ class Commit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A place in the chain: the number and the digest of a record."""
+    """A position in the chain: the number and the digest of a record."""
 
     number: int = 0
     digest: bytes = NO_DIGEST
 
 
 class RecordView(msgspec.Struct, frozen=True):
-    """A record as it is in a file."""
+    """A record as stored in a file."""
 
     start: int
     end: int
@@ -108,17 +107,19 @@ decode_checkpoint = msgspec.msgpack.Decoder(StoredCheckpoint).decode
 
 
 def encode_checkpoint(after: Link, version: int, body: StoredCheckpoint) -> tuple[bytearray, Link]:
-    """A checkpoint's file, and its place in the chain."""
+    """A checkpoint's file content, and its position in the chain."""
     return encode_record(after, checkpoint_key(version), body, MAGIC % version)
 
 
 def checkpoint_key(version: int) -> bytes:
-    """With which the digest of a checkpoint is made, so that it covers the version; that of 8 does not."""
+    """The key of a checkpoint's digest, so that it covers the version; the key of version 8 does not depend
+    on it."""
     return b"" if version == 8 else MAGIC % version
 
 
 def encode_record(after: Link, key: bytes, body: Any, prefix: bytes = b"") -> tuple[bytearray, Link]:
-    """A record that follows `after`, and its own place in the chain; the body is encoded once, in place."""
+    """A record that follows `after`, and its own position in the chain; the body is encoded once, in
+    place."""
     start = len(prefix) + HEADER_BYTES
     data = bytearray(prefix)
     _encoder.encode_into(body, data, start)
@@ -133,7 +134,8 @@ def encode_record(after: Link, key: bytes, body: Any, prefix: bytes = b"") -> tu
 
 
 def read_record(data: memoryview, start: int, key: bytes | None) -> RecordView | None:
-    """The record at a place in a file, if there is an intact one; without a key, if there seems to be one."""
+    """The intact record at an offset in a file, if there is one; without a key, a record that seems to be
+    one."""
     if len(data) - start < HEADER_BYTES:
         return None
     marker, size, number, previous = _HEADER.unpack_from(data, start)
@@ -149,7 +151,7 @@ def read_record(data: memoryview, start: int, key: bytes | None) -> RecordView |
 
 
 def find_records(data: bytes, start: int, key: bytes | None) -> Iterator[RecordView]:
-    """Intact records anywhere after a damaged one, whatever is between them."""
+    """Intact records anywhere after a damaged one, whatever bytes are between them."""
     view = memoryview(data)
     while (start := data.find(_MARKER, start)) >= 0:
         record = read_record(view, start, key)

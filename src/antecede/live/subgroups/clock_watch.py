@@ -1,13 +1,13 @@
-"""Whether the promises of a subgroup on real time are kept, as far as one member can measure, without I/O.
+"""Whether a subgroup on real time keeps its promised bounds, as far as one member can measure, without I/O.
 
-Members compare their clocks with those of the others in their subgroup, as NTP does: one says what time it
-is here, the other answers what time it was there, and that was half a round trip ago, give or take that half.
-Only what is beyond doubt counts as broken: clocks that differ by more than was promised and half a round
-trip, and round trips that take more than twice the longest delay. Where an exchange leaves it open, the one
-before it counts.
+Members compare their clocks with those of the others in their subgroup, as in NTP: one sends its time, the
+other replies with its own, which was taken half a round trip ago, give or take that half. Only certain
+violations count: clocks that differ by more than the promised skew and half a round trip, and round trips
+that take more than twice the longest delay. If an exchange is inconclusive, the previous result stands.
 
-Nobody can tell which of two clocks is wrong. So a member does not begin to run while its own seems to be,
-that is, while it differs from most of the others in its subgroup. It begins when it agrees with half of them.
+It cannot be determined which of two clocks is wrong. So a member does not start while its own clock seems
+wrong, that is, while it differs from most of the others in its subgroup. It starts once it agrees with half
+of them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from antecede.live.transport.frames import ClockProbe, ClockReading
 from antecede.protocols.base import RemoteError
 
 PROBES_AT_ONCE = 8
-"""How many exchanges follow each other when a connection begins; so many are remembered."""
+"""How many exchanges follow each other on a new connection; this many are remembered."""
 PROBE_EVERY = 1_000_000_000
-"""Between two exchanges later, in nanoseconds."""
+"""The interval between later exchanges, in nanoseconds."""
 _SLOW_IN_A_ROW = 3
-"""How many round trips must be too long: one may have met a process that was busy."""
+"""How many round trips must be too long: a single one may have met a busy process."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What was measured once, in nanoseconds."""
+    """One measurement, in nanoseconds."""
 
     offset: int
     """How far the other clock is ahead."""
@@ -37,30 +37,30 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class PartnerClock:
-    """What is known of the clock of one partner, and of the link to it."""
+    """The known state of one partner's clock, and of the link to it."""
 
     def __init__(self, longest_delay: int, skew: int) -> None:
         self._longest_delay, self._skew = longest_delay, skew
         self._exchanges: deque[Exchange] = deque(maxlen=PROBES_AT_ONCE)
         self._asked: int | None = None
-        """What the probe said that is not answered yet."""
+        """The time in the probe that is not answered yet."""
         self._next_probe = 0
         self.burst = PROBES_AT_ONCE
 
     def begin(self) -> None:
-        """There is a new connection: measure again, and quickly."""
+        """A new connection is established: measure again, in quick succession."""
         self._exchanges.clear()
         self._asked, self._next_probe, self.burst = None, 0, PROBES_AT_ONCE
 
     def probe(self, now: int) -> ClockProbe | None:
-        """What to send, if it is time."""
+        """The probe to send, if one is due."""
         if self._asked is not None or now < self._next_probe:
             return None
         self._asked = now
         return ClockProbe(now)
 
     def read(self, reading: ClockReading, now: int) -> None:
-        """An answer has arrived."""
+        """A reply has arrived."""
         if reading.sent != self._asked:
             raise RemoteError("it answers a probe of its clock that was not sent")
         self._asked = None
@@ -75,11 +75,11 @@ class PartnerClock:
 
     @property
     def best(self) -> Exchange | None:
-        """The quickest exchange of the last few."""
+        """The fastest of the last exchanges."""
         return min(self._exchanges, key=lambda each: each.round_trip, default=None)
 
     def broken(self, now: int) -> str:
-        """Which promise is broken, in words; empty if none is."""
+        """A description of the violated bound; empty if there is none."""
         for each in reversed(self._exchanges):
             doubt = each.round_trip // 2
             if abs(each.offset) - doubt > self._skew:
@@ -110,20 +110,20 @@ class ClockWatch:
         self.partners = {peer: PartnerClock(longest_delay, skew) for peer in partners}
         self._longest_delay, self._skew = longest_delay, skew
         self.is_running = not partners
-        """Whether this member's clock was found to agree with half of the others, since it started."""
+        """Whether this member's clock was found to agree with half of the others since it started."""
 
     def check(self, now: int) -> dict[int, str]:
-        """Which promises are broken, by partner."""
+        """The violated bounds, by partner."""
         broken = {peer: text for peer, each in self.partners.items() if (text := each.broken(now))}
         agreed = [peer for peer, each in self.partners.items() if each.is_measured and peer not in broken]
         self.is_running = self.is_running or 2 * len(agreed) >= len(self.partners)
         return broken
 
     def refuses(self, broken: dict[int, str]) -> bool:
-        """Whether this member's own clock or links seem to be at fault, so that it does not begin to run."""
+        """Whether this member's own clock or links seem to be at fault, so that it must not start."""
         return not self.is_running and 2 * len(broken) > len(self.partners)
 
     def is_beyond_doubt(self, overdue: int) -> bool:
-        """Whether a message that is due for so long shows that a promise is broken: its confirmation takes
-        a quarter of the longest delay and two delays at most, and clocks may differ."""
+        """Whether a message that is overdue for this long proves a violation: its confirmation takes at most
+        a quarter of the longest delay and two delays, and clocks may differ."""
         return overdue > 2 * self._longest_delay + self._skew

@@ -1,10 +1,10 @@
 """A member of a live group of `hcg` or `basic`: subgroups on real, linear and vector clocks, and gateways.
 
 Packets travel within a subgroup and between gateways. In a subgroup on real time a message is delivered when
-its time has come, for which this member is woken, and its clock and links are watched (`clock_watch.py`). A
-member whose clock or links break what is promised does not begin to run. If a promise is broken later,
-messages are held until all in the subgroup have confirmed them: the order is never wrong. What is wrong is
-among `problems()`.
+it is due; a timer wakes this member then, and its clock and links are watched (`clock_watch.py`). A member
+whose clock or links violate the promised bounds does not start. If a bound is violated later, messages are
+held until all members of the subgroup have confirmed them, so the order is never wrong. Violations are listed
+in `problems()`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from antecede.live.transport.links import PartnerLink
 from antecede.protocols.hcg.confirmed import ConfirmedHcg, ConfirmedTimeClock
 
 _MEASURING_SECONDS = 3.0
-"""How long `broadcast` must have waited for the clocks of others before that is news."""
+"""How long `broadcast` must have waited for others' clocks before a notice is sent."""
 
 
 class SubgroupMember(FixedGroup):
@@ -43,7 +43,7 @@ class SubgroupMember(FixedGroup):
         self._watch = self._create_watch()
 
     def _create_watch(self) -> ClockWatch:
-        """Of those in this member's subgroup, if that is on real time."""
+        """A watch over this member's subgroup, if that is on real time."""
         mine = self._real_time
         if mine is None:
             return ClockWatch([], 0, 0)
@@ -69,7 +69,8 @@ class SubgroupMember(FixedGroup):
 
     @property
     def clock_offsets(self) -> dict[str, float]:
-        """By how many seconds the clocks of others in this subgroup were found to be ahead, on real time."""
+        """On real time: by how many seconds the clocks of other members of this subgroup were found to be
+        ahead."""
         found = {peer: each.best for peer, each in self._watch.partners.items()}
         return {self._names[peer]: best.offset / 1e9 for peer, best in found.items() if best is not None}
 
@@ -106,7 +107,7 @@ class SubgroupMember(FixedGroup):
             await self._room.wait()
         self._problems.end("measuring")
 
-    # What happens
+    # Events
 
     def _notify(self, kind: Any, member: str, text: str) -> None:
         super()._notify(kind, member, text)
@@ -138,7 +139,7 @@ class SubgroupMember(FixedGroup):
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Be woken when a message is due; the ticks of all groups are too far apart."""
+        """Set a timer for the next due message; ticks are too infrequent for that."""
         timers = self._core.timers
         if self._timer is not None and (not timers or self._timer_at != timers[0]):
             self._timer.cancel()
@@ -165,7 +166,7 @@ class SubgroupMember(FixedGroup):
         self._check_bounds(now)
 
     def _check_bounds(self, now: int) -> None:
-        """Say which promises are broken; and do not begin to run if they are."""
+        """Report violated bounds; do not start if there are any."""
         broken = self._watch.check(now)
         if self._watch.refuses(broken):
             self._refuse_to_run(broken)
@@ -179,7 +180,7 @@ class SubgroupMember(FixedGroup):
             self._room.set()
 
     def _overdue(self, now: int) -> dict[int, str]:
-        """For whose confirmation messages are held longer than any that keep the promises need."""
+        """Members whose confirmation is missing for longer than the promised bounds allow."""
         mine = self._real_time
         since, ranks = mine.awaited(now) if mine is not None else (0, [])
         if mine is None or not ranks or not self._watch.is_beyond_doubt(now - since):
@@ -197,7 +198,7 @@ class SubgroupMember(FixedGroup):
             self._notify("bounds", name, f"{name}: {text}")
 
     def _refuse_to_run(self, broken: dict[int, str]) -> None:
-        """Stop, before anything was broadcast."""
+        """Stop before anything is broadcast."""
         if self._failure is not None:
             return
         what = "; ".join(f"{self._names[peer]}: {text}" for peer, text in broken.items())

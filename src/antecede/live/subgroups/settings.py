@@ -1,4 +1,5 @@
-"""How members are divided into subgroups: what is set, and the ranks and the layout that follow from it."""
+"""How members are divided into subgroups: the settings, and the ranks and the layout that follow from
+them."""
 
 from __future__ import annotations
 
@@ -14,24 +15,24 @@ from antecede.protocols.hcg.confirmed import BoundedLayout, ConfirmedBasic, Conf
 from antecede.units import parse_duration
 
 LIVE: dict[str, type[ConfirmedHcg]] = {Hcg.name: ConfirmedHcg, Basic.name: ConfirmedBasic}
-"""What runs in live groups, by the name of the protocol."""
+"""The classes for live groups, by the name of the protocol."""
 _CLOCKS = {"real": "rt", "linear": "lt", "vector": "vt"}
 _NANOSECONDS_PER_MS = 1_000_000
 
 
 class Subgroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The clock of a subgroup, and of real time what is promised of its links and clocks."""
+    """The clock of a subgroup and, on real time, the promised bounds of its links and clocks."""
 
     clock: str
     """real, linear or vector."""
     longest_delay: str | None = None
-    """Of a packet between two members, in real time."""
+    """On real time: the longest delay of a packet between two members."""
     skew: str | None = None
-    """The largest difference between the clocks of two members, in real time."""
+    """On real time: the largest difference between the clocks of two members."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From a word, or three of real time.
+        """Parse one word, or for real time three.
 
         >>> Subgroup.parse("real 50ms 10ms")
         Subgroup(clock='real', longest_delay='50ms', skew='10ms')
@@ -61,7 +62,7 @@ class Subgroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"{where}: a longest_delay of 0 cannot be kept")
 
     def __str__(self) -> str:
-        """What `parse` reads, the same for the same bounds."""
+        """The notation that `parse` reads, the same for the same bounds."""
         return " ".join([self.clock, *(map(_text, self.bounds()) if self.clock == "real" else ())])
 
 
@@ -71,7 +72,7 @@ def _text(nanoseconds: int) -> str:
 
 
 class Named(Interface):
-    """A member, as settings name it."""
+    """A member in the settings."""
 
     @property
     def name(self) -> str: ...
@@ -85,10 +86,11 @@ Someone = TypeVar("Someone", bound=Named)
 def arrange(
     members: Sequence[Someone], subgroups: Mapping[str, Subgroup]
 ) -> tuple[list[Someone], list[str], BoundedLayout]:
-    """The members in the order of their ranks, what must be the same at all, and the layout.
+    """The members in the order of their ranks, the lines that must be the same at every member, and the
+    layout.
 
-    Subgroups come in the order of their gateways' names. A gateway that has nobody behind it is a subgroup of
-    its own, whose clock makes no difference.
+    Subgroups are ordered by the names of their gateways. A gateway with nobody behind it is a subgroup of its
+    own, whose clock makes no difference.
     """
     gateways = sorted((each for each in members if each.behind is None), key=lambda each: each.name)
     names = {each.name for each in gateways}
@@ -120,7 +122,7 @@ def _who(members: Sequence[Someone], member: Someone) -> str:
 
 
 def parse_lines(lines: Sequence[str]) -> tuple[list[tuple[str, str | None]], dict[str, Subgroup]]:
-    """Names, each with whom it is behind, and subgroups, from what `arrange` says must be the same."""
+    """Names, each with the one it is behind, and subgroups, from the lines that `arrange` returns."""
     members: list[tuple[str, str | None]] = []
     subgroups: dict[str, Subgroup] = {}
     for line in lines:

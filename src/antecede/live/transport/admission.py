@@ -1,16 +1,17 @@
-"""Limits on whoever connects, before it has authenticated: no stranger keeps a member out, or its files shut.
+"""Limits on clients that have not authenticated: no stranger keeps a member out, or exhausts its file
+descriptors.
 
-A connection passes two gates. Until its first bytes arrive it costs a file descriptor and nothing else: it
-waits in a pool of bounded size. When the pool is full, one of the oldest few that are silent is closed, of
-the source with the most connections; if all have spoken, a handshake that has taken long. A member speaks at
-once, so it is not among those. Once a connection has spoken, token buckets for its source and for all
-strangers together decide whether the handshake is worth its time; TLS costs about a millisecond. Whoever
-authenticates gets its token back, so the members of a large group that all connect at once do not wait for
-each other.
+A connection passes two gates. Until its first bytes arrive it costs only a file descriptor: it waits in a
+pool of bounded size. When the pool is full, one of the oldest few silent connections is closed, of the source
+with the most connections; if none is silent, a handshake that has taken long. Members send at once, so they
+are not affected. Once a connection has sent something, token buckets for its source and for all strangers
+together decide whether the handshake is worth its cost; TLS takes about a millisecond. A client that
+authenticates gets its token back, so that the members of a large group that all connect at once do not wait
+for each other.
 
 Sources from which a member has authenticated, or that are listed as peers, have a pool and buckets of their
-own, so strangers cannot use them up. A source is an address of IPv4, or a /64 of IPv6, which is what one
-customer of a provider has. Every table is bounded, and each decision takes constant time.
+own, so that strangers cannot use them up. A source is an IPv4 address, or an IPv6 /64, which is what a
+provider assigns to one customer. Every table is bounded, and each decision takes constant time.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _RESERVED_FILES = 96
-"""File descriptors for the store, the trace, Python itself and the application."""
+"""File descriptors reserved for the store, the trace, Python itself and the application."""
 _MAX_CAPACITY = 1024
 _MIN_CAPACITY = 16
 _MAX_HANDSHAKES = 64
-"""In one pool: with TLS each has buffers of about a megabyte, which silent connections do not."""
+"""Handshakes in one pool: with TLS each has buffers of about a megabyte, unlike silent connections."""
 _CANDIDATES = 8
 _MAX_SOURCES = 4096
 _MAX_KNOWN = 1024
@@ -39,11 +40,11 @@ _PER_KNOWN = 50.0
 _HANDSHAKE_SECONDS = 2.0
 """A handshake that takes longer may be given up for another connection."""
 DEADLINE_SECONDS = 10.0
-"""One that takes longer is given up."""
+"""A handshake that takes longer is given up."""
 
 
 class TokenBucket:
-    """Admits `rate` a second on average, and up to `burst` at once (twice the rate unless told)."""
+    """Admits `rate` a second on average, and up to `burst` at once (by default twice the rate)."""
 
     def __init__(self, rate: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, 2 * rate if burst is None else burst
@@ -59,12 +60,12 @@ class TokenBucket:
         return True
 
     def refund(self) -> None:
-        """What was admitted turned out to be welcome."""
+        """Return a token: the admitted client has authenticated."""
         self._tokens = min(self._tokens + 1, self._burst)
 
 
 class PendingConnection:
-    """A connection that has not authenticated yet. `close` ends it, whatever stage it is in."""
+    """A connection that has not authenticated yet. `close` ends it at any stage."""
 
     __slots__ = ("close", "pool", "since", "source")
 
@@ -105,7 +106,7 @@ class _Pool:
         return chosen if chosen is not None and chosen.since < moment else None
 
     def _heaviest_of_oldest(self, stage: dict[PendingConnection, None]) -> PendingConnection | None:
-        """Of the oldest few, one whose source has most connections; the oldest of several."""
+        """Among the oldest few, a connection whose source has the most connections; the oldest of several."""
         oldest = islice(stage, _CANDIDATES)
         return max(oldest, key=lambda pending: self._by_source[pending.source], default=None)
 
@@ -114,7 +115,7 @@ class _Pool:
         self._by_source[pending.source] += 1
 
     def begin(self, pending: PendingConnection) -> bool:
-        """A connection has spoken; whether there is room for one more handshake."""
+        """A connection has sent something; returns whether there is room for one more handshake."""
         if len(self._speaking) >= _MAX_HANDSHAKES:
             stalled = self._stalled()
             if stalled is None:
@@ -138,7 +139,8 @@ class _Pool:
 
 
 class Admission:
-    """Decides, for all ports of a member together, who may stay and who may shake hands."""
+    """Decides, for all ports of a member together, which connections may stay and which may start a
+    handshake."""
 
     def __init__(self, capacity: int, known: Iterable[str], counts: Counter[str]) -> None:
         self._counts = counts
@@ -149,11 +151,11 @@ class Admission:
 
     @property
     def size(self) -> int:
-        """Connections that have not authenticated."""
+        """The number of connections that have not authenticated."""
         return self._known_pool.size + self._stranger_pool.size
 
     def connected(self, source: str, close: Callable[[], None]) -> PendingConnection | None:
-        """A connection was accepted; another may be closed for it. None if there is no room."""
+        """A connection was accepted; another may be closed to make room. None if there is no room."""
         pool = self._known_pool if source in self._known else self._stranger_pool
         was_full = pool.is_full
         if was_full:
@@ -165,7 +167,7 @@ class Admission:
         return pending
 
     def may_begin(self, pending: PendingConnection) -> bool:
-        """Whether a connection that has spoken may shake hands; if not, it is forgotten."""
+        """Whether a connection that has sent something may start a handshake; if not, it is forgotten."""
         bucket = self._bucket(pending.source)
         has_token = bucket.admit() and (pending.source in self._known or self._all_strangers.admit())
         if has_token and pending.pool.begin(pending):
@@ -180,11 +182,11 @@ class Admission:
             if len(self._buckets) >= _MAX_SOURCES:
                 del self._buckets[next(iter(self._buckets))]
             bucket = TokenBucket(_PER_KNOWN if source in self._known else _PER_STRANGER)
-        self._buckets[source] = bucket  # now the last to be dropped
+        self._buckets[source] = bucket  # now the last to be evicted
         return bucket
 
     def authenticated(self, pending: PendingConnection) -> None:
-        """It is a member: it does not count any more, and its source is known from now on."""
+        """The client is a member: its connection no longer counts, and its source is trusted from now on."""
         self.ended(pending)
         if pending.source not in self._known:
             self._all_strangers.refund()
@@ -205,11 +207,11 @@ class Admission:
         self._known[source] = None
 
     def close_overdue(self) -> None:
-        """Close what has not authenticated in time."""
+        """Close connections that have not authenticated in time."""
         self._close_since_before(time.monotonic() - DEADLINE_SECONDS)
 
     def close_all(self) -> None:
-        """Close whatever has not authenticated."""
+        """Close all connections that have not authenticated."""
         self._close_since_before(float("inf"))
 
     def _close_since_before(self, moment: float) -> None:
@@ -220,11 +222,11 @@ class Admission:
 
 
 def capacity_for(members: int) -> int:
-    """How many connections may be unauthenticated at once: a share of the file descriptors that are left
-    when every member is connected, so that strangers never exhaust them."""
+    """How many connections may be unauthenticated at once: a share of the file descriptors that remain when
+    every member is connected, so that strangers never exhaust them."""
     try:
         import resource
-    except ImportError:  # Windows, which has no such limit
+    except ImportError:  # Windows has no such limit
         return _MAX_CAPACITY
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
@@ -233,7 +235,7 @@ def capacity_for(members: int) -> int:
 
 
 def source_of(address: Any) -> str:
-    """What connections are counted by: an address of IPv4, a /64 of IPv6.
+    """The unit by which connections are counted: an IPv4 address, or an IPv6 /64.
 
     >>> source_of(("::ffff:10.0.0.7", 1)), source_of(("2001:db8::7%eth0", 1, 0, 0))
     ('10.0.0.7', '2001:db8::/64')
@@ -251,7 +253,7 @@ def source_of(address: Any) -> str:
 
 
 def sources_of_peers(addresses: Iterable[str | None]) -> list[str]:
-    """The sources of peers whose host is an address; those with a host's name are known once reached.
+    """The sources of peers whose host is an IP address; those with a host name are known once connected.
 
     >>> sources_of_peers(["10.0.0.7:7000", "ws://localhost:8000", "bo.example:7000", None])
     ['10.0.0.7', '127.0.0.1']

@@ -1,4 +1,4 @@
-"""One partner's connection."""
+"""The state of one partner's connection."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from antecede.live.transport.wires import Wire
 
 
 class Connection:
-    """What this process knows of one partner, connected or not."""
+    """One partner, connected or not."""
 
     def __init__(self, link: PartnerLink, name: str, target: str | None) -> None:
         self.link, self.peer, self.name, self.target = link, link.peer, name, target
         self.wire: Wire | None = None
         self.has_work = asyncio.Event()
         self.reason = ""
-        """Why it is not connected, as last heard."""
+        """The last known reason why it is not connected."""
 
     def open(self, wire: Wire) -> None:
         self.wire, self.reason = wire, ""

@@ -1,9 +1,10 @@
-"""The connections of a live member: who calls whom, who is accepted, and the sockets under its links.
+"""The connections of a live member: which partners it calls, which calls it accepts, and the sockets under
+its links.
 
-`links.py` says which frames to send and what arriving ones mean; here they are moved over sockets.
+`links.py` decides which frames to send and what arriving ones mean; here they are moved over sockets.
 
-Whoever knows the other's address calls, the one with the greater name a little later; if two connections
-meet, the one made by the lesser name stays. What strangers can do is limited by `admission`.
+A member that knows the other's address calls, the one with the greater name a little later; if two
+connections are made at once, the one made by the lesser name stays. `admission` limits what strangers can do.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _CLOSING_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _REPEAT_LOG_SECONDS = 60.0
 _PAUSED_SECONDS = 3.0
-"""How long a partner must have been paused before that is news: an application may be busy."""
+"""How long a partner must have been paused before it is reported: an application may be busy."""
 _STRANGERS_LOGGED_PER_SECOND, _STRANGERS_LOGGED_AT_ONCE = 0.2, 20.0
 _MAX_LOGGED, _MAX_REASON = 1_000, 1_000
 
@@ -101,7 +102,7 @@ class Connections:
         self._offline_until = 0.0
         self._liars: set[int] = set()
         self.address: str | None = None
-        """Where others can connect, once that is known."""
+        """The address at which others can connect, once it is known."""
         self.web_address: str | None = None
 
     # Starting and closing
@@ -153,12 +154,12 @@ class Connections:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _close_gracefully(self) -> None:
-        """Report the last deliveries, for which a partner may be waiting, and let what is written arrive."""
+        """Report the last deliveries, for which a partner may be waiting, and let pending data arrive."""
         for connection in self.by_peer.values():
             if connection.wire is not None:
                 self._links.report(connection.link)
                 connection.has_work.set()
-        # Not aborted: a socket that is closed with something unread discards what it has sent.
+        # Not aborted: closing a socket with unread data discards the data it has sent.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 while any(connection.has_work.is_set() for connection in self._open_connections()):
@@ -191,7 +192,7 @@ class Connections:
         for connection in self.by_peer.values():
             connection.has_work.set()
 
-    # How a connection is made
+    # Connecting
 
     async def _keep_connected(self, connection: Connection) -> None:
         pause = _FIRST_PAUSE
@@ -204,7 +205,7 @@ class Connections:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
     async def _dial(self, connection: Connection) -> bool:
-        """Connect to a partner and serve the connection; whether it was up for a while."""
+        """Connect to a partner and serve the connection; returns whether it lasted for a while."""
         self._unreached.calling(connection.name)
         try:
             async with asyncio.timeout(_GREETING_SECONDS):
@@ -229,10 +230,10 @@ class Connections:
         await self._accept(WebWire(connection), pending)
 
     def _report_refusal(self, who: str, reason: str, stage: str, by: RefusedError | None = None) -> None:
-        """Somebody is refused here, or refuses this member with the error `by`."""
+        """A partner is refused here, or refuses this member with the error `by`."""
         self._counts[f"rejected {stage}"] += 1
         reason = reason[:_MAX_REASON] if by is None else by.by(who, self._settings.me)
-        # Whoever is refused tries again, so it is logged once a minute.
+        # A refused process retries, so its refusal is logged once a minute.
         key = (who.rpartition(":")[0] or who, reason)
         if time.monotonic() - self._logged.get(key, -math.inf) > _REPEAT_LOG_SECONDS:
             if len(self._logged) > _MAX_LOGGED:
@@ -246,7 +247,7 @@ class Connections:
 
     async def _accept(self, wire: Wire, pending: PendingConnection) -> None:
         pending.close = wire.abort
-        if self._is_offline:  # a trial cuts this member off
+        if self._is_offline:  # a trial has cut this member off
             wire.abort()
             return
         task = asyncio.current_task()
@@ -272,7 +273,7 @@ class Connections:
                 self.admission.authenticated(pending)
             else:
                 self.admission.trust(source_of(wire.info("peername")))
-            if self._is_offline:  # since this handshake began
+            if self._is_offline:  # it may have gone offline since this handshake began
                 raise ConnectionError("this member is offline")
             who, has_greeted = connection.name, True
             if self._settings.faults is not None:
@@ -283,7 +284,7 @@ class Connections:
                 dialled.reason = describe(error)
             if isinstance(error, AntecedeError | ssl.SSLError):
                 stage = "tls" if isinstance(error, ssl.SSLError) else "packet" if has_greeted else "greeting"
-                # What a stranger does in the name of a member is not the member's doing.
+                # A stranger that claims a member's name must not count against the member.
                 is_proven = wire.proof is not None or not self._security.is_on
                 if dialled is None and is_proven and claimed in self._roster.names:
                     who = claimed
@@ -296,7 +297,7 @@ class Connections:
             wire.abort()
         return True
 
-    # While it lasts
+    # Established connections
 
     async def _serve(self, wire: Wire, connection: Connection, greeting: Greeting, dialled: bool) -> None:
         by_lesser_name = (self._settings.me < connection.name) == dialled
@@ -336,7 +337,7 @@ class Connections:
             await asyncio.gather(writer, return_exceptions=True)
 
     async def _write(self, wire: Wire, connection: Connection) -> None:
-        """Send what the link has to send, whenever there may be something."""
+        """Send the link's frames whenever there may be some."""
         try:
             while connection.wire is wire:
                 frames = connection.link.take_frames(time.monotonic())
@@ -363,7 +364,7 @@ class Connections:
             self._stepped()
 
     def report_repair(self, message: MessageId, link: int) -> None:
-        """Log a message that a partner supplied."""
+        """Log a missing message that a partner supplied."""
         self._counts["recovered"] += 1
         origin, helper = self._roster.names[message.origin], self._roster.names[link]
         message_id = f"{origin}:{message.seq}"
@@ -371,10 +372,10 @@ class Connections:
         self._log.info("%s was missing, and came from %s", message_id, helper, extra=extra)
         self._notify("recovered", origin, f"{message_id} from {helper}")
 
-    # Now and then
+    # Periodic work
 
     def gossip(self, now: int, patience: int) -> None:
-        """Report progress to partners, and ask for what has been missing for `patience`."""
+        """Report progress to partners, and request messages that have been missing for `patience`."""
         self._check_proofs()
         request = self._links.gossip(now, patience)
         if request is not None:
@@ -390,7 +391,7 @@ class Connections:
             connection.has_work.set()
 
     def paused(self) -> dict[str, str | None]:
-        """For each partner: why packets of it have not been taken for a while, or None."""
+        """For each partner: why its packets have not been accepted for a while, or None."""
         return {connection.name: self._why_paused(connection) for connection in self.by_peer.values()}
 
     def _why_paused(self, connection: Connection) -> str | None:
@@ -404,7 +405,7 @@ class Connections:
         )
 
     def _report_gaps(self, helper: Connection, spans: list[Span]) -> None:
-        """Log what was missing, and whom it was asked of."""
+        """Log which messages are missing, and which member was asked for them."""
         for origin, first, last in spans:
             name, asked = self._roster.names[origin], helper.name
             text = f"{name}:{first} to {last}, asked of {asked}"
@@ -418,7 +419,8 @@ class Connections:
             self._report_refusal(name, "it has signed different messages under the same ids", "equivocation")
 
     def _check_proofs(self) -> None:
-        """Cut off whoever is revoked by now, or has shown what has expired since."""
+        """Disconnect partners that were revoked since they connected, or whose certificate or token has
+        expired."""
         self._security.refresh()
         for connection in self._open_connections():
             wire = connection.wire
@@ -426,7 +428,7 @@ class Connections:
                 try:
                     self._security.check(wire.proof)
                 except RemoteError as error:
-                    wire.proof = None  # once is enough
+                    wire.proof = None  # reported once is enough
                     self._spawn(self._cut_off(connection, wire, str(error)))
 
     async def _cut_off(self, connection: Connection, wire: Wire, reason: str) -> None:
@@ -443,5 +445,5 @@ def _peer_address(name: Any) -> str:
 
 
 def _without_greeting(error: BaseException) -> str:
-    """Why there is no connection to somebody that was reached."""
+    """Why a process that could be reached has not completed the greeting."""
     return NO_GREETING if isinstance(error, TimeoutError) else f"{NO_GREETING}: {describe(error)}"

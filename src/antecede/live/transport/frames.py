@@ -1,15 +1,15 @@
 """The frames that cross a connection between two members, and their encoding.
 
 A frame is a msgpack array whose first element is its tag. Over TCP each is preceded by its length in four
-bytes, most significant first; over WebSocket each is one binary message. Whatever bytes arrive, decoding
-gives a frame or a `RemoteError`.
+bytes, most significant first; over WebSocket each is one binary message. Decoding any bytes yields a frame or
+a `RemoteError`.
 
-A connection begins with a `Greeting` from either side: who it is, for which group, and how many of the
-other's packets it has, so that the other resumes there. A `Refusal` gives the reason, in words. Then follow
-`Packets` under consecutive numbers, an `Ack` for what is durable at the receiver, a `Nack` for a gap, a
-`Pause` for what the receiver has no room for;
-`Progress` reports what members have delivered; a `RepairRequest` asks for lost messages, and a
-`RepairReply` brings them. In a subgroup on real time members compare their clocks by `ClockProbe`.
+A connection begins with a `Greeting` from either side: its name, its group, and how many of the other's
+packets it has, so that the other resumes there. A `Refusal` gives the reason, in words. Then follow `Packets`
+with consecutive numbers, an `Ack` for what is durable at the receiver, a `Nack` for a gap, and a `Pause` when
+the receiver has no room; `Progress` reports what members have delivered; a `RepairRequest` asks for lost
+messages, and a `RepairReply` supplies them. In a subgroup on real time members compare their clocks by
+`ClockProbe`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LENGTH = struct.Struct(">I")
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Who speaks, to whom, and what must be the same at both."""
+    """The sender's name, the receiver's name, and what must be the same at both."""
 
     version: int
-    """The least version of the wire format that the speaker speaks; 0.1.0 knows only this field."""
+    """The lowest wire version that the sender speaks; 0.1.0 knows only this field."""
     group: str
     protocol: str
     members: list[str]
@@ -42,21 +42,21 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     me: str
     you: str
     lineage: list[Incarnation]
-    """The lives of the speaker, the present one last."""
+    """The lives of the sender, the current one last."""
     known: list[Incarnation]
-    """The other's lives, as remembered from before; empty if they have not met."""
+    """The receiver's lives that the sender knows; empty if they have not met."""
     attempt: int
-    """How many greetings the speaker has sent in this life: a late one is recognised."""
+    """How many greetings the sender has sent in this life, by which a late one is recognised."""
     received: int
-    """The last of the other's packets that is durable here."""
+    """The receiver's last packet that is durable at the sender."""
     chain: bytes
     """The chain value of that packet."""
     signed: bool = False
-    """Whether the speaker signs its messages, and requires that all do."""
+    """Whether the sender signs its messages, and requires that all do."""
     token: str = ""
-    """From a phone or a browser: what proves its name, where others show a certificate."""
+    """From a phone or a browser: the token that proves its name, where others show a certificate."""
     versions: list[int] = []
-    """All versions that the speaker speaks; empty: the one above."""
+    """All wire versions that the sender speaks; if empty, only `version`."""
 
     @property
     def spoken(self) -> list[int]:
@@ -68,7 +68,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class RefusedError(RemoteError):
-    """The other side refuses this member. `reason` is in its words, in which "it" is this member."""
+    """The other side refuses this member. `reason` is in the other side's words, in which "it" is this
+    member."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason[:MAX_REASON]
@@ -89,7 +90,7 @@ class Packets(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Every packet up to this number is durable here: the sender may forget it."""
+    """Every packet up to this number is durable at the receiver: its sender may forget it."""
 
     number: int
     chain: bytes
@@ -112,48 +113,49 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Messages that this member lacks: origin, first and last sequence number."""
 
     number: int
-    """Of the request on this connection, from 1."""
+    """The number of the request on this connection, from 1."""
     spans: list[tuple[int, int, int]]
 
 
 class RepairReply(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Packets that hold messages asked for, as far as they are here."""
+    """Packets with requested messages, as far as they are available."""
 
     number: int
-    """Of the request."""
+    """The number of the request."""
     bodies: list[bytes]
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Nothing to send, and still there."""
+    """A sign of life when there is nothing else to send."""
 
 
 class Certificates(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Certificates, in DER, of members' signing keys; before any message that they have signed."""
+    """DER certificates of members' signing keys; sent before any message that they have signed."""
 
     certificates: list[bytes]
 
 
 class Evidence(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """What the speaker has seen an origin sign, since others have seen something else; two statements that
-    cannot both be true are proof."""
+    """Statements that an origin has signed, sent to members with different ones; two contradictory statements
+    are proof of equivocation."""
 
     origin: int
     statements: list[Statement]
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """Send no packets until a `Nack` says from which on: too much waits here for causes, or to be read."""
+    """Send no packets until a `Nack` says where to resume: too many bytes wait here for causes, or to be
+    delivered."""
 
 
 class ClockProbe(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """In a subgroup on real time: the speaker's clock, in nanoseconds. The answer is a `ClockReading`."""
+    """In a subgroup on real time: the sender's clock, in nanoseconds. The answer is a `ClockReading`."""
 
     sent: int
 
 
 class ClockReading(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """What a `ClockProbe` said, and the clock of whom it was sent to when it arrived."""
+    """The content of a `ClockProbe`, and its receiver's clock when it arrived."""
 
     sent: int
     arrived: int
@@ -181,7 +183,7 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 def decode(data: bytes) -> Frame:
-    """A frame from the wire; hostile until decoded."""
+    """Decode a frame from the wire, which is untrusted until validated."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -189,7 +191,7 @@ def decode(data: bytes) -> Frame:
 
 
 def add_lengths(frames: list[bytes]) -> bytes:
-    """Encoded frames as they go over TCP, many in one write."""
+    """Encoded frames in the format for TCP, many in one write."""
     return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
 
 

@@ -1,8 +1,8 @@
-"""What two members say when they meet, without I/O: greetings are composed and validated here.
+"""The greetings between two members, without I/O: they are composed and validated here.
 
-Whether both remember the same of their link is decided by their lineages (`lineage.py`) and by the chain
-values of packets (`outbox.py`). A member that comes back with an older or another store is refused for good,
-in words that name the message where its history divides; a greeting that is merely late is not.
+Lineages (`lineage.py`) and chain values of packets (`outbox.py`) show whether both ends remember the same
+link. A member that returns with an older or another store is refused for good, with an error that names the
+message where its history diverges; a greeting that is merely late is not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from antecede.protocols.base import RemoteError
 
 
 class StaleGreetingError(ConnectionError):
-    """A greeting that was overtaken: its sender has greeted again since.
+    """A greeting that was overtaken: its sender has sent another one since.
 
-    `refusal` is what to answer. If the greeting was merely late, its sender has ended and nobody reads it.
+    `refusal` is the answer to send. If the greeting was merely late, its sender has ended and nobody reads
+    the answer.
     """
 
     def __init__(self, refusal: str = "") -> None:
@@ -59,7 +60,7 @@ class Greeter:
         )
 
     def find_partner(self, greeting: Greeting, called: int | None) -> int:
-        """The partner that a greeting is from, or why it is from none."""
+        """The partner that sent a greeting; an error if it is from none."""
         mine, me, group = self._roster.lines, self._settings.me, self._settings.group
         versions = self._core.wire_versions
         if greatest_shared(versions, greeting.spoken) is None:
@@ -89,7 +90,7 @@ class Greeter:
         return peer
 
     def check_resumable(self, peer: int, greeting: Greeting) -> None:
-        """Raise a `ForkError` unless both sides remember the same of the link."""
+        """Raise a `ForkError` unless both sides remember the same state of the link."""
         if not greeting.lineage:
             raise RemoteError("its greeting names no life of its sender")
         if max(len(greeting.lineage), len(greeting.known)) > MAX_LIVES:
@@ -106,7 +107,7 @@ class Greeter:
         self._check_received(peer, greeting, is_new_life=not known or greeting.lineage[-1] != known[-1])
 
     def _check_late(self, peer: int, greeting: Greeting) -> None:
-        """Raise a `StaleGreetingError` if its sender has greeted again since."""
+        """Raise a `StaleGreetingError` if its sender has sent another greeting since."""
         if is_earlier(greeting.lineage, self._core.partner_lineages.get(peer, [])):
             raise StaleGreetingError(_copy_text(greeting))
         if greeting.lineage and self._is_overtaken(peer, greeting):
@@ -123,13 +124,13 @@ class Greeter:
         if received < box.acked:
             if is_new_life:
                 raise ForkError(_older_text(greeting.me, greeting.lineage))
-            return  # what it has acknowledged since has overtaken its greeting
+            return  # a later acknowledgement has overtaken its greeting
         if greeting.chain != box.chain[received]:
-            # It has other packets under these numbers, from a life that this store does not know.
+            # It has other packets with these numbers, from a life that this store does not know.
             raise ForkError(_older_text(self._settings.me, self._core.lineage))
 
     def accept(self, peer: int, greeting: Greeting, now: int) -> None:
-        """Remember whom this member has met."""
+        """Remember the partner's current life."""
         self._latest[peer] = (greeting.lineage[-1], greeting.attempt)
         if self._core.partner_lineages.get(peer) != greeting.lineage:
             self._core.step(self._met(peer, greeting, now))
@@ -139,7 +140,7 @@ class Greeter:
 
 
 def check_honest(core: Core, names: list[str], peer: int) -> None:
-    """Raise a `RemoteError` if it is proven that a member has lied."""
+    """Raise a `RemoteError` if a member is proven to have equivocated."""
     if (proof := core.equivocators.get(peer)) is not None:
         where = f"{names[peer]}:{proof[-1].first}"
         raise RemoteError(f"{names[peer]} has signed different messages under the same ids, from {where} on")
@@ -157,8 +158,8 @@ _RESTART = "start the whole group again, with new stores at every member"
 
 
 def fork_text(name: str, common: int, is_connected: bool = False) -> str:
-    """Why a member is refused that has not the store that it had. `is_connected` if a process with its name
-    has a connection."""
+    """Why a member without its former store is refused. `is_connected` if a process with its name has a
+    connection."""
     if not common:
         twice = f"another process is connected as {name}: stop one of them, or else " if is_connected else ""
         return (

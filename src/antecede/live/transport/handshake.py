@@ -1,4 +1,5 @@
-"""How two members meet: each says who it is and where it was, and is accepted or refused, with the reason."""
+"""The handshake of two members: each sends its name and its state, and is accepted or refused with the
+reason."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _GREETING_SLACK, _MAX_GREETING = 16 * 1024, 1 << 20
 
 
 class Handshake:
-    """Greets partners on new connections. `called` is the rank that this member has called, if it has."""
+    """Greets partners on new connections. `called` is the rank of the called member, if this side has
+    called."""
 
     def __init__(
         self,
@@ -32,19 +34,20 @@ class Handshake:
         self._security, self._clock, self._stepped = security, clock, stepped
         self._greeter = Greeter(settings, roster, core)
         self.max_bytes = min(len(encode(roster.lines)) + _GREETING_SLACK, _MAX_GREETING)
-        """The longest greeting that is read: the list of members, the same at all, and little else."""
+        """The longest greeting that is read: the list of members, which is the same at all, and little
+        else."""
 
     async def read_greeting(self, wire: Wire, called: int | None) -> Greeting:
-        """What the other side says first; the caller has sent its own greeting before."""
+        """Read the other side's greeting; the caller has sent its own greeting before."""
         if called is None or isinstance(wire, TcpWire):
-            # Not where this member has opened a WebSocket: its library reads ahead, past the greeting.
+            # Not where this member has opened a WebSocket: the library reads ahead, past the greeting.
             wire.max_bytes = self.max_bytes
         if called is None:
             if isinstance(wire, TcpWire):
                 await self._start_tls(wire)
         else:
             if self._security.is_on:
-                # Before anything is sent: a greeting may hold a token.
+                # Before anything is sent: a greeting may contain a token.
                 name = self._roster.names[called]
                 proof = self._security.verify_certificate(wire.info("peercert"))
                 _require_same(Identity(self._settings.group, name), proof)
@@ -60,7 +63,7 @@ class Handshake:
     async def accept(self, wire: Wire, called: int | None, greeting: Greeting) -> int:
         """Validate a greeting and return the rank of its sender, or refuse it with the reason."""
         try:
-            # Authentication comes first: a stranger learns nothing about the group.
+            # Authenticate first: a stranger learns nothing about the group.
             self._authenticate(wire, greeting, called)
             peer = self._greeter.find_partner(greeting, called)
             if called is None and isinstance(wire, WebWire) and peer not in self._core.stability.behind:
@@ -88,11 +91,11 @@ class Handshake:
         try:
             await wire.start_tls(self._security.server)
         except ConnectionError as error:
-            # All that is seen here of a caller that does not trust this member's certificate.
+            # This is all that is visible of a caller that does not trust this member's certificate.
             raise RemoteError("it disconnected before it had shown a certificate") from error
 
     def _authenticate(self, wire: Wire, greeting: Greeting, called: int | None) -> None:
-        """By certificate, or by token if it has connected by WebSocket."""
+        """Verify the certificate, or the token if the partner has connected by WebSocket."""
         if not self._security.is_on:
             return
         claimed = Identity(self._settings.group, greeting.me)

@@ -1,18 +1,18 @@
 """The links of a live member without I/O: which frames to send, and what arriving frames mean.
 
-A link outlives its connections. Packets have numbers; the receiver acknowledges what it has made durable; a
-new connection resumes where the receiver was. To the protocol, a connection that broke, or a partner that
-was killed and came back with its store, is a slow link and nothing else.
+A link outlives its connections. Packets are numbered; the receiver acknowledges those that it has made
+durable; a new connection resumes where the receiver was. To the protocol, a broken connection, or a partner
+that was killed and came back with its store, is merely a slow link.
 
 `connections.py` moves the frames of a `PartnerLink` over sockets, and a simulation moves them through its own
 network. Times are seconds of a monotonic clock; `now` in nanoseconds is the core's.
 
-What a partner can make this member do is bounded: one reply to a repair request at a time, composed when the
-connection can take it, after a pause that grows with the work of the last; so many packets in a frame; a
-repair is accepted only from whom it was asked. Packets of an origin of which too much waits here already are
-dropped, and the partner is told to pause until there is room. All other frames still pass, so a link that is
-paused can supply what the messages wait for. Evidence is shown to whom it concerns, and of what a
-partner shows so many statements a second are verified.
+The work that a partner can cause here is bounded. Replies to repair requests are sent one at a time, composed
+when the connection can take them, after a pause that grows with the work of the last reply. The number of
+packets in a frame is limited, and a repair is accepted only from the partner that was asked. Packets of an
+origin that exceeds its quota are dropped, and the partner is paused until there is room. All other frames
+still pass, so a paused link can supply what the messages wait for. Evidence is sent only where it is
+relevant, and a limited number of a partner's statements per second is verified.
 """
 
 from __future__ import annotations
@@ -57,20 +57,21 @@ from antecede.protocols.base import RemoteError, Span
 MAX_CERTIFICATES_EACH = 16
 HEARTBEAT_SECONDS = 3.0
 SILENCE_SECONDS = 12.0
-"""A partner that is silent for this long is considered lost, unless its driver knows better."""
+"""A partner that is silent for this long is considered lost, unless the driver sets another time-out."""
 RESEND_SECONDS = 2.0
-"""Packets that are not acknowledged for this long are sent again."""
+"""Packets that are not acknowledged within this time are sent again."""
 _FRAME_BYTES = 1 << 16
 MAX_FRAME_PACKETS = 4_096
 _REPLY_PAUSE_SECONDS = 0.005
 _REPLY_BYTES_PER_SECOND = 10e6
 _REPLY_MESSAGES_PER_SECOND = 100e3
 _MAX_OUTSTANDING = 4
-"""Repair requests to one partner that may still be answered."""
+"""How many repair requests to one partner may be outstanding."""
 _REPORTS_EACH_TURN, _LONGEST_REST = 400, 5
-"""Above so many reports of all to all, a partner gets one in every second turn, and so on to every fifth."""
+"""Above this many reports of all to all, a partner receives one in every second turn, down to every fifth."""
 _EVIDENCE_PER_SECOND, _EVIDENCE_AT_ONCE = 50.0, 512.0
-"""Statements that are verified for one partner, or as much work; what it shows beyond that is ignored."""
+"""How many statements, or equivalent work, are verified per second for one partner; further evidence is
+ignored."""
 
 
 class PartnerLink:
@@ -81,19 +82,19 @@ class PartnerLink:
         self._box = core.outboxes[peer]
         self.is_open = False
         self._by_lesser_name = False
-        """Whether the one with the lesser name has called."""
+        """Whether the side with the lesser name has called."""
         self.version = 0
-        """Of the wire format: what this connection uses (`live/versions.py`)."""
+        """The wire version that this connection uses (`live/versions.py`)."""
         self._life: Incarnation | None = None
-        """Of the partner that greeted."""
+        """The life from which the partner has greeted."""
         self.sent_at = self.heard_at = 0.0
         self.heartbeat_seconds, self.silence_seconds = HEARTBEAT_SECONDS, SILENCE_SECONDS
         self._reset(0, 0.0)
         self._may_reply_at = float("-inf")
         self.shows_certificates = True
-        """Whether the partner verifies signatures; phones of groups that change do not."""
+        """Whether the partner verifies signatures; phones of dynamic groups do not."""
         self.ack_seconds = 0.0
-        """The least time between two acks; far less than after which packets are sent again."""
+        """The minimum interval between two acks, far less than the one after which packets are sent again."""
         self._evidence_room, self._evidence_at = _EVIDENCE_AT_ONCE, 0.0
         self._handlers: dict[type, Callable[[Any, float, int], None]] = {
             Packets: self._on_packets,
@@ -110,7 +111,7 @@ class PartnerLink:
         }
 
     def take(self, kind: type, handler: Callable[[Any, float, int], None]) -> None:
-        """Take frames of another kind, which are refused otherwise."""
+        """Accept frames of another kind, which are refused otherwise."""
         self._handlers[kind] = handler
 
     def _reset(self, sent: int, now: float) -> None:
@@ -122,40 +123,40 @@ class PartnerLink:
         self._lacks = False
         """Whether packets were lost on the way: a `Nack` is due."""
         self.full_of: int | None = None
-        """An origin of whose messages too many wait here: until there is room, no packets are taken."""
+        """An origin that exceeds its quota here: until there is room, no packets are accepted."""
         self.full_since = now
         self._is_paused = False
-        """Whether the partner takes none."""
+        """Whether the partner accepts no packets."""
         self.reported: dict[int, list[int]] = {}
         """The matrix clock as last reported to this partner."""
         self._requests: dict[int, list[Span]] = {}
-        """What this member has asked the partner for, by the number of the request."""
+        """By the number of the request, the messages that were requested from the partner."""
         self._last_request = 0
         self.asked_at = 0
-        """When it was asked last for what is held, by the core's clock."""
+        """When missing causes were last requested from it, by the core's clock."""
         self.shown: dict[int, Divergence] = {}
-        """By origin, where this partner has something else and was shown what the origin has signed."""
+        """By origin, where this partner differs and was sent what the origin has signed."""
         self.proven: set[int] = set()
-        """Origins of whose lies it was shown the proof."""
+        """Origins whose proof of equivocation was sent."""
         self._requested: RepairRequest | None = None
-        """What the partner has asked for."""
+        """The partner's pending repair request."""
         self._unanswered_since: float | None = None
 
     def silence_after_packets(self, now: float) -> float:
-        """For how many seconds nothing was heard, though packets were sent that are to be acknowledged."""
+        """For how many seconds nothing was received, although packets await acknowledgement."""
         return 0.0 if self._unanswered_since is None else now - self._unanswered_since
 
     def is_replaced_by(self, greeting: Greeting, by_lesser_name: bool) -> bool:
-        """Whether a new connection takes the place of the one that is open.
+        """Whether a new connection replaces the one that is open.
 
-        If both have called each other at once, the call of the lesser name is kept, at both ends. But a later
-        life of the partner is always served: its earlier one has ended, or runs on a copy of the store and
-        learns of it when it calls again.
+        If both sides have called each other at once, both keep the call by the lesser name. But a later life of
+        the partner is always served: its earlier one has ended, or runs on a copy of the store and learns of
+        this when it calls again.
         """
         return by_lesser_name or not self._by_lesser_name or greeting.lineage[-1] != self._life
 
     def open(self, greeting: Greeting, now: float, by_lesser_name: bool = True) -> None:
-        """A connection begins: the partner's greeting was accepted, and says where to resume."""
+        """A connection is established: the partner's greeting was accepted, and says where to resume."""
         self._by_lesser_name, self._life = by_lesser_name, greeting.lineage[-1]
         self.version = greatest_shared(self._core.wire_versions, greeting.spoken) or 0
         received = max(greeting.received, self._box.acked)
@@ -171,14 +172,14 @@ class PartnerLink:
         self.is_open = False
         self._core.stability.connected.discard(self.peer)
 
-    # What is sent
+    # Sending
 
     def send(self, frame: Frame) -> None:
-        """A frame besides packets and acks."""
+        """Send a frame other than packets and acks."""
         self._control.append(frame)
 
     def ask(self, spans: list[Span]) -> None:
-        """Ask the partner for messages that are missing."""
+        """Request missing messages from the partner."""
         if len(self._requests) == _MAX_OUTSTANDING:
             del self._requests[min(self._requests)]
         self._last_request += 1
@@ -190,7 +191,7 @@ class PartnerLink:
         return bool(self._requests)
 
     def take_frames(self, now: float) -> list[Frame]:
-        """What is to be sent next; empty if there is nothing."""
+        """The frames to send next; empty if there are none."""
         core, box = self._core, self._box
         frames, self._control = self._new_certificates() + self._control, []
         if self.full_of is not None and core.stability.has_room_again(self.full_of):
@@ -229,7 +230,7 @@ class PartnerLink:
         return signatures is not None and len(signatures.certificates) != self._certified
 
     def _new_certificates(self) -> list[Frame]:
-        """Those that the partner may not know: they come before what was signed with them."""
+        """Certificates that the partner may not know: they precede the messages signed with them."""
         signatures = self._core.signatures
         if signatures is None or not self._has_certificates:
             return []
@@ -237,7 +238,8 @@ class PartnerLink:
         return [Certificates(list(filter(None, new)))] if self.shows_certificates else []
 
     def _rewind(self, now: float) -> None:
-        """Go back to packets that were lost: the partner says so, or has acknowledged none for a while."""
+        """Go back to lost packets: the partner has requested them, or has not acknowledged any for a
+        while."""
         box = self._box
         if self._resend_after is not None:
             self._counts["resent"] += max(0, self._sent - self._resend_after)
@@ -250,7 +252,8 @@ class PartnerLink:
         self._sent = max(self._sent, box.acked)
 
     def tick(self, now: float) -> str | None:
-        """Now and then: a heartbeat if nothing else was sent; why the connection must end, if it must."""
+        """Called periodically: send a heartbeat if nothing else was sent; returns why the connection must
+        end, if it must."""
         if self.peer in self._core.equivocators:
             return "it has signed different messages under the same ids"
         if now - self.heard_at > self.silence_seconds:
@@ -266,12 +269,12 @@ class PartnerLink:
 
     @property
     def has_work(self) -> bool:
-        """Whether there may be something to send now, as time goes by."""
+        """Whether there may be frames to send now that time has passed."""
         owes_ack = self._core.durably_received[self.peer] > self._ack_sent
         is_amiss = self._lacks or self.full_of is not None
         return bool(self._control) or owes_ack or is_amiss or self.has_unacked or self._has_certificates
 
-    # What arrives
+    # Receiving
 
     def hear(self, now: float) -> None:
         """Something has arrived."""
@@ -292,7 +295,7 @@ class PartnerLink:
         if len(frame.bodies) > MAX_FRAME_PACKETS:
             raise RemoteError(f"a frame of {len(frame.bodies)} packets; {MAX_FRAME_PACKETS} at most")
         if self.full_of is not None:
-            return  # they were sent before the partner heard of it
+            return  # they were sent before the partner received the pause
         received = core.received[peer]
         if frame.first > received + 1:
             self._lacks = True
@@ -319,7 +322,7 @@ class PartnerLink:
     def _on_nack(self, frame: Nack, now: float, time: int) -> None:
         self._is_paused = False
         if not self._box.acked <= frame.number:
-            return  # it was overtaken by an ack
+            return  # an ack has overtaken it
         if frame.number > self._box.last:
             raise RemoteError(f"it has packet {frame.number}, and only {self._box.last} were sent")
         self._resend_after = frame.number
@@ -329,7 +332,7 @@ class PartnerLink:
 
     def _on_repair_request(self, frame: RepairRequest, now: float, time: int) -> None:
         self._core.repair.validate(frame.spans)
-        self._requested = frame  # it repeats what it still lacks, so only the latest is answered
+        self._requested = frame  # it repeats everything that is still missing, so only the latest is answered
 
     def _on_repair_reply(self, frame: RepairReply, now: float, time: int) -> None:
         if frame.number > self._last_request:
@@ -343,13 +346,13 @@ class PartnerLink:
             self._core.step(RepairReceived(self.peer, body, time, wanted))
 
     def _on_certificates(self, frame: Certificates, now: float, time: int) -> None:
-        # A few of each member: they are renewed, and what was signed before must still be verified.
+        # A few per member: they are renewed, and earlier signatures must still be verified.
         if len(frame.certificates) > MAX_CERTIFICATES_EACH * self._core.size:
             raise RemoteError(f"{len(frame.certificates)} certificates for {self._core.size} members")
         if self._core.signatures is not None:
             self._core.signatures.check_partner(self.peer, frame.certificates)
         for certificate in frame.certificates:
-            # One that proves nothing here, such as an old one that the partner has in its store, is left out.
+            # Ignore one that is invalid here, such as an old one in the partner's store.
             with contextlib.suppress(RemoteError):
                 self._core.step(CertificateLearned(certificate, time))
 
@@ -362,16 +365,16 @@ class PartnerLink:
         if len(frame.statements) > self._evidence_room:
             return
         try:
-            # A packet that is read for comparison counts as well, so there may be less room than none.
+            # Packets that are read for comparison count as well, so the budget may become negative.
             self._evidence_room -= core.statements.examine(frame.origin, frame.statements)
         except EquivocationError as error:
             core.receiver.report_equivocation(error, time)
 
     def _on_heartbeat(self, frame: Heartbeat, now: float, time: int) -> None:
-        """It was heard, and that is all it is for."""
+        """Nothing to do: its arrival was recorded."""
 
     def _on_refusal(self, frame: Refusal, now: float, time: int) -> None:
-        # The caller greets first, so it is the last to find something wrong.
+        # The caller greets first, so it is the last to detect a mismatch.
         raise RefusedError(frame.reason)
 
 
@@ -387,13 +390,13 @@ class Links:
         return [link for link in self.by_peer.values() if link.is_open]
 
     def report(self, link: PartnerLink) -> None:
-        """Tell a partner what has changed in the matrix clock."""
+        """Report changes in the matrix clock to a partner."""
         if rows := self._core.stability.changes_since(link.peer, link.reported, self._turn):
             link.send(Progress(rows))
 
     def ask_for_held(self, link: PartnerLink, now: int) -> list[Span]:
-        """Something has arrived from a partner: ask it at once for what its messages depend on, if that
-        cannot arrive because the origin is not connected; for what."""
+        """Something has arrived from a partner: request the missing causes of its messages from it at once,
+        if they cannot arrive otherwise because their origin is not connected. Returns what was requested."""
         closed = {peer for peer, each in self.by_peer.items() if not each.is_open}
         if not closed or (link.awaits_reply and now - link.asked_at < REPEAT_PAUSE):
             return []
@@ -404,8 +407,8 @@ class Links:
         return spans
 
     def gossip(self, now: int, patience: int) -> tuple[int, list[Span]] | None:
-        """Report progress to all partners, and ask one for what has been missing for `patience`; whom, and
-        for what."""
+        """Report progress to all partners, and request messages that have been missing for `patience` from
+        one of them. Returns that partner and the request."""
         core = self._core
         core.repair.skip_stable(core.protocol, core.outboxes.values())
         self._turn += 1
@@ -421,9 +424,11 @@ class Links:
         return request
 
     def _show_evidence(self) -> None:
-        """Show what an origin has signed to whom has something else of it, and proof of its lies to all.
+        """Send what an origin has signed to partners that have something else of it, and proof of its
+        equivocation to all.
 
-        Where not all are connected, some two partners between two members that differ do so as well.
+        If two members that differ are not connected, some two connected members on the path between them
+        differ, and do so.
         """
         core = self._core
         if core.statements is None:

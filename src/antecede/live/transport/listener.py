@@ -1,4 +1,4 @@
-"""A port of a member: accepts connections, and begins to serve one only when it has spoken and is admitted.
+"""A port of a member: accepts connections, and serves each only when it has sent something and is admitted.
 
 asyncio's own server creates a transport for every connection before anything can be decided about it. Here a
 connection that is not admitted costs two system calls.
@@ -22,7 +22,7 @@ from antecede.live.transport.admission import Admission, PendingConnection, sour
 
 _BACKLOG = 4096
 _AT_ONCE = 32
-"""Connections that are accepted in a row before others get their turn."""
+"""Connections that are accepted in a row before other tasks run."""
 _SWEEP_SECONDS = 1.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -72,7 +72,7 @@ class Listener:
         return self._is_open
 
     def close(self) -> None:
-        """Accept nothing more. What is being served goes on."""
+        """Accept no more connections. Those being served continue."""
         self._is_open = False
         for task in self._tasks:
             task.cancel()
@@ -89,8 +89,8 @@ class Listener:
         while True:
             try:
                 self._consider(*await loop.sock_accept(listening))
-                # Others that wait, without a future for each. Were the queue to overflow, the kernel would
-                # drop requests of members along with those of strangers.
+                # Further clients wait in the kernel's queue, without a future for each. If it overflowed, the
+                # kernel would drop members' requests along with those of strangers.
                 with contextlib.suppress(BlockingIOError):
                     for _ in range(_AT_ONCE):
                         self._consider(*listening.accept())
@@ -102,7 +102,7 @@ class Listener:
                 await asyncio.sleep(0.1)
 
     def _consider(self, connected: socket.socket, address: Any) -> None:
-        """Begin with a connection that has spoken; let one that has not wait for it."""
+        """Start serving a connection that has sent something; wait for one that has not."""
         connected.setblocking(False)
         loop = asyncio.get_running_loop()
 
@@ -115,14 +115,14 @@ class Listener:
             _reset(connected)
             return
         if (has_spoken := _has_spoken(connected)) is None:
-            with contextlib.suppress(NotImplementedError):  # Windows: a loop does not say when bytes arrive
+            with contextlib.suppress(NotImplementedError):  # Windows: its loop cannot watch sockets
                 loop.add_reader(connected, self._on_readable, connected, pending)
                 return
             has_spoken = True
         self._decide(connected, pending, has_spoken)
 
     def _on_readable(self, connected: socket.socket, pending: PendingConnection) -> None:
-        """It has spoken, or has gone."""
+        """It has sent something, or has disconnected."""
         if (has_spoken := _has_spoken(connected)) is not None:
             asyncio.get_running_loop().remove_reader(connected)
             self._decide(connected, pending, has_spoken)
@@ -161,7 +161,7 @@ def _bind(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
     try:
         if hasattr(socket, "AF_INET6") and family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # On Windows this option would let another process take the port.
+        # On Windows this option would let another process take over the port.
         if not hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -174,7 +174,8 @@ def _bind(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
 
 
 def _has_spoken(connected: socket.socket) -> bool | None:
-    """Whether there is something to read; None if it may come, False if the other side has gone."""
+    """Whether there is data to read; None if it may still arrive, False if the other side has
+    disconnected."""
     try:
         return bool(connected.recv(1, socket.MSG_PEEK))
     except BlockingIOError:
@@ -184,7 +185,7 @@ def _has_spoken(connected: socket.socket) -> bool | None:
 
 
 def _reset(connected: socket.socket) -> None:
-    """Close at once: the kernel keeps nothing of it."""
+    """Close with a reset: the kernel keeps no state."""
     with contextlib.suppress(OSError):
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     connected.close()

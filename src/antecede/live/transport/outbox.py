@@ -1,8 +1,8 @@
 """Packets for one partner until it has acknowledged them: the retransmission queue of a link.
 
 Each packet has a number and a *chain value*: the hash of all packets on the link up to it. Both ends compute
-it, so a sender and a receiver that remember the same number and not the same packets notice: one of them
-was restored from an older copy of its store.
+it. So if sender and receiver remember the same number but different packets, they detect it: one of them was
+restored from an older copy of its store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from antecede.protocols.base import RemoteError
 CHAIN_BYTES = 16
 CHAIN_START = bytes(CHAIN_BYTES)
 _SKIPPED = b"\xc1"
-"""Begins no msgpack value, so no packet."""
+"""No msgpack value begins like this, and so no packet."""
 
 
 class ForkError(RemoteError):
@@ -25,7 +25,7 @@ class ForkError(RemoteError):
 def chain(previous: bytes, packet: bytes, digests: dict[int, bytes] | None = None) -> bytes:
     """The chain value of a packet that follows a packet with chain value `previous`.
 
-    `digests`, by identity, are those of packets for several partners, so that each is hashed once.
+    `digests`, by identity, are those of packets that go to several partners, so that each is hashed once.
     """
     if packet[:1] == _SKIPPED:
         return skipped_value(packet)
@@ -39,7 +39,7 @@ def chain(previous: bytes, packet: bytes, digests: dict[int, bytes] | None = Non
 
 
 def skip(value: bytes) -> bytes:
-    """What is sent in place of a packet whose messages every member has: its chain value alone."""
+    """The replacement of a packet whose messages every member has: only its chain value."""
     return _SKIPPED + value
 
 
@@ -59,19 +59,19 @@ class Outbox:
     def __init__(self) -> None:
         self.packets: dict[int, bytes] = {}
         self.chain: dict[int, bytes] = {0: CHAIN_START}
-        """The chain values from the last acknowledged packet on."""
+        """By number, the chain values from the last acknowledged packet on."""
         self.acked = 0
         self.last = 0
         self.skipped = 0
-        """Up to which number packets were dropped because every member has their messages."""
+        """The number up to which packets were emptied because every member has their messages."""
 
     def resume(self, number: int, value: bytes) -> None:
-        """Everything up to `number` was acknowledged before a restart."""
+        """Restore that everything up to `number` was acknowledged before a restart."""
         self.acked = self.last = number
         self.chain = {number: value}
 
     def extend(self, first: int, bodies: Sequence[bytes], digests: dict[int, bytes] | None = None) -> None:
-        """Packets under consecutive numbers; those that are here already are left out."""
+        """Add packets with consecutive numbers, except those that are in the outbox already."""
         for number, data in enumerate(bodies, first):
             if number > self.last:
                 self.packets[number] = data
@@ -79,7 +79,8 @@ class Outbox:
                 self.last = number
 
     def skip(self, number: int) -> None:
-        """The partner has the messages of this packet; only its number and chain value are still needed."""
+        """Empty a packet: the partner has its messages, so only its number and chain value are still
+        needed."""
         self.packets[number] = skip(self.chain[number])
 
     def ack(self, number: int, value: bytes) -> None:
@@ -87,7 +88,7 @@ class Outbox:
         if number > self.last:
             raise RemoteError(f"it acknowledges packet {number}, and only {self.last} were sent")
         if number < self.acked:
-            return  # it was overtaken by a later one
+            return  # a later one has overtaken it
         if value != self.chain[number]:
             raise ForkError(f"its packets up to {number} are not those that were sent to it")
         for acked in range(self.acked + 1, number + 1):

@@ -1,7 +1,7 @@
-"""Says in the log which members cannot be reached, and why: a wrong address must not be silent.
+"""Logs which members cannot be reached, and why: a wrong address must not go unnoticed.
 
-Members start one after the other, and connections break and are made again, so a failure is news only once
-there has been no connection for a few seconds.
+Members start one after another, and connections break and are re-established, so a failure is logged only
+after a few seconds without a connection.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import time
 from antecede.live.operations.logs import Log
 
 _PATIENCE_SECONDS = 5.0
-"""How long there must have been no connection to a member before that is logged."""
+"""How long a member must be disconnected before that is logged."""
 _MAX_REASONS = 8
-"""Lines about one member until it is reached."""
+"""Maximum number of lines about one member until it is reached."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 NO_GREETING = "what answers there does not greet as a member"
 
 
 class Unreached:
-    """The members that one process calls, and cannot reach."""
+    """The members that one process calls without reaching them."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._since: dict[str, float] = {}
-        """When each was called first since the last connection."""
+        """When each was first called since its last connection."""
         self._reasons: dict[str, set[str]] = {}
-        """What was logged of each since then."""
+        """What was logged about each since then."""
 
     def calling(self, name: str) -> None:
-        """A member without a connection is called."""
+        """A disconnected member is called."""
         self._since.setdefault(name, time.monotonic())
 
     def failed(self, name: str, where: str, reason: str) -> None:
@@ -47,13 +47,13 @@ class Unreached:
         )
 
     def reached(self, name: str) -> None:
-        """There is a connection, whoever has made it."""
+        """A connection exists, made by either side."""
         self._since.pop(name, None)
         if self._reasons.pop(name, None):
             self._log.info("%s is reached", name, extra={"peer": name})
 
     def forget(self, name: str) -> None:
-        """A member is called no more."""
+        """A member is no longer called."""
         self._since.pop(name, None)
         self._reasons.pop(name, None)
 
@@ -74,7 +74,7 @@ def describe(error: BaseException) -> str:
 
 
 def _error_number(error: OSError) -> int:
-    """Of the system's error that asyncio hides behind words of its own; 0 if there is no such error."""
+    """The system's error number that asyncio hides in its message; 0 if there is none."""
     text = error.strerror or str(error)
     if text.startswith("Multiple exceptions"):
         numbers = {int(each) for each in _ERRNO.findall(text)}

@@ -1,8 +1,8 @@
 """WebSockets at a super peer's port, for phones and browsers.
 
-A browser sends along with its request the origin of the page that opens the WebSocket. A page of a stranger
-must not reach a member through the browser of somebody who can, so only pages of this host are accepted, and
-those of the setting `web_origins`. Clients that are no browsers send no origin.
+A browser sends the origin of the page that opens the WebSocket. A stranger's page must not reach a member
+through the browser of an authorised user, so only pages of this host are accepted, and those of the setting
+`web_origins`. Clients other than browsers send no origin.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Accept = Callable[[ServerConnection, PendingConnection], Awaitable[None]]
 
 
 class _BoundedProtocol(ServerProtocol):
-    """Frames of WebSocket. The library bounds the bytes of a message, but not how many fragments it has."""
+    """A WebSocket protocol that bounds fragments: the library bounds the bytes of a message, but not its
+    fragments."""
 
     _fragments = 0
 
@@ -52,11 +53,11 @@ class _BoundedProtocol(ServerProtocol):
 
 
 class _BoundedConnection(ServerConnection):
-    """A WebSocket that is served by whoever created it, and that cannot exhaust or freeze this process.
+    """A WebSocket that its creator serves, and that cannot exhaust or block this process.
 
     Until its greeting is accepted, everything that it sends is bounded: pings and empty fragments count
-    towards no message's length. From then on what it sends is processed in slices, and others have their
-    turn in between: a short frame costs as much time as a long one.
+    towards no message's length. From then on its data is processed in slices, and other tasks run in between:
+    a short frame costs as much time as a long one.
     """
 
     def __init__(self, protocol: ServerProtocol, server: Any, max_greeting: int) -> None:
@@ -90,7 +91,7 @@ class _BoundedConnection(ServerConnection):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Process more, or read more, unless nobody takes what there is."""
+        """Process more, or read more, unless received messages are not being consumed."""
         if self.recv_messages.paused or self._is_scheduled:
             return
         if self._unprocessed:
@@ -110,7 +111,7 @@ class _BoundedConnection(ServerConnection):
     def _process(self, data: bytes) -> None:
         super().data_received(data)
         if self.protocol.parser_exc is not None and self.protocol.close_expected():
-            # The reason is on its way. Whoever violates the protocol need not be expected to close.
+            # The reason is on its way. A client that violates the protocol may never close.
             self.loop.call_later(_CLOSING_SECONDS, self.transport.abort)
 
     def eof_received(self) -> None:
@@ -136,11 +137,11 @@ class WebPort:
         self._origins = {origin.lower().rstrip("/") for origin in origins}
 
     def is_serving(self) -> bool:
-        """What a `ServerConnection` asks its server."""
+        """Called by a `ServerConnection` on its server."""
         return True
 
     async def serve(self, connected: socket.socket, pending: PendingConnection) -> None:
-        """One connection, from TLS to its end."""
+        """Serve one connection, from TLS to its end."""
         server: Any = self
         protocol = _BoundedProtocol(max_size=self._max_bytes)
         connection = _BoundedConnection(protocol, server, self._max_bytes)

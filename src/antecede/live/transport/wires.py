@@ -32,29 +32,29 @@ class Wire(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """The longest frame that is read; little before authentication."""
+        """The longest frame that is read; small before authentication."""
         ...
 
     @max_bytes.setter
     def max_bytes(self, value: int) -> None: ...
 
     proof: Proof | None
-    """How the other side has authenticated, if it has."""
+    """How the other side has authenticated, if it did."""
 
     async def read(self) -> bytes: ...
 
     async def write(self, frames: list[bytes]) -> None: ...
 
     async def finish(self) -> None:
-        """Send nothing more; what was sent still arrives."""
+        """Send nothing more; pending data still arrives."""
         ...
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close it at once."""
         ...
 
     def info(self, what: str) -> Any:
-        """What the transport knows: `peercert`, `peername`."""
+        """Information from the transport: `peercert`, `peername`."""
         ...
 
 
@@ -67,11 +67,11 @@ class TcpWire:
 
     @classmethod
     async def accept(cls, connected: socket.socket) -> TcpWire:
-        """From a socket that a listener has accepted."""
+        """Wrap a socket that a listener has accepted."""
         loop = asyncio.get_running_loop()
         streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         reader = asyncio.StreamReader(READ_AHEAD, loop)
-        # With a callback, `start_tls` knows that this is the server's side.
+        # With a callback, `start_tls` knows that this is the server side.
         protocol = asyncio.StreamReaderProtocol(reader, lambda *pair: streams.append(pair), loop)
         await loop.connect_accepted_socket(lambda: protocol, connected)
         return cls(*streams[0])
@@ -85,12 +85,12 @@ class TcpWire:
             raise ConnectionRefusedError(f"'{host}' is not a host name") from error
 
     async def start_tls(self, context: ssl.SSLContext) -> None:
-        """Ask whoever called for a certificate. asyncio's own TLS server would hide why a handshake
+        """Request a certificate from the caller. asyncio's own TLS server would hide why a handshake
         failed."""
         before = self._writer.transport
         try:
             await self._writer.start_tls(context)
-        except AttributeError as error:  # the connection ended meanwhile, and asyncio has no transport for it
+        except AttributeError as error:  # the connection has ended, and asyncio has no transport for it
             before.abort()
             raise ConnectionResetError("the connection ended during the handshake") from error
 
@@ -100,8 +100,8 @@ class TcpWire:
     async def read(self) -> bytes:
         self._reads += 1
         if self._reads % _READS_IN_A_ROW == 0:
-            # What is buffered is read without a pause: others would wait for a partner that sends many short
-            # frames.
+            # Buffered frames are read without yielding: many short frames of one partner would starve other
+            # tasks.
             await asyncio.sleep(0)
         try:
             return await self._reader.readexactly(

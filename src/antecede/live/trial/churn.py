@@ -1,13 +1,13 @@
-"""A churn trial: real processes whose group changes under load, by a schedule that follows from its seed.
+"""A churn trial: real processes of a dynamic group under load, following a schedule derived from a seed.
 
-Workers join, leave, are killed (SIGKILL) and come back from their disks, are killed for good and removed, are
-removed though they are alive and return, are stopped (SIGSTOP) so that others suspect them, are cut off by
-partitions that heal, and lose their disks. Meanwhile all broadcast. In the end `churn_judge.py` compares what
-the applications have.
+Workers join, leave, are killed (SIGKILL) and recover from their disks, are killed for good and removed, are
+removed although they are alive and return, are stopped (SIGSTOP) so that others suspect them, are cut off by
+partitions that heal, and lose their disks. Meanwhile all broadcast. In the end `churn_judge.py` compares the
+applications' states.
 
 The schedule keeps the group's size near the plan's, and so few members down at a time that the others are a
-quorum: only then is anything promised. It says what happens next, and when at the earliest; how long each
-step takes is up to the machine, so a run with the same seed is similar and not equal.
+quorum: there are no guarantees otherwise. It determines what happens next, and when at the earliest; how long
+each step takes depends on the machine, so runs with the same seed are similar but not equal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from antecede.live.trial.lost_traces import complete_trace
 from antecede.live.trial.networks import TrialNetwork, create_network
 
 OnProgress = Callable[[str, int, int], None]
-"""Takes what goes on, how many changes are made, and how many there will be, about."""
+"""Called with the current step, how many changes were made, and about how many there will be."""
 
 _WEIGHTS = {
     "join": 6,
@@ -46,26 +46,26 @@ _WEIGHTS = {
     "lose": 1,
 }
 _CHANGES = {"join": 1, "leave": 1, "die": 1, "remove": 2, "lose": 2}
-"""How many membership changes each makes: a removed member that returns was removed, and joins."""
+"""How many membership changes each step makes: a removed member that returns was removed, and joins."""
 _REPEAT_SECONDS = 10.0
-"""How long a removal may take until another member is asked for it as well."""
+"""How long a removal may take until another member is asked to do it as well."""
 MIN_SIZE = 5
-"""Of a group, so that one may be away."""
+"""The smallest group, so that one member may be away."""
 _MAX_EXTRA = 8
-"""Workers beyond the size of the group, joining or leaving."""
+"""Workers beyond the size of the group that are joining or leaving."""
 _LONG_SHARE, _LONG_SECONDS = 0.2, 8.0
-"""Of those that are stopped or cut off, how many may be away for longer than others, and for how long."""
+"""Of the stopped or partitioned workers, how many may be away for longer than others, and for how long."""
 _AWAY_SECONDS = 3.0
-"""How long the others are away at most. Meanwhile little can be done to the group: what happens to it needs a
-quorum, and one to spare."""
+"""How long the others are away at most. Meanwhile few steps are possible: most of them need a quorum, and one
+member to spare."""
 
 
 class ChurnPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start, and how much is to change."""
+    """What to start, and how many changes to make."""
 
     size: int
     rate: float
-    """Steps of the schedule a second, at most."""
+    """Maximum steps of the schedule per second."""
     protocol: str = "mbcp"
     seconds: float = 20.0
     messages: int = 1_000
@@ -73,28 +73,28 @@ class ChurnPlan(msgspec.Struct, frozen=True, kw_only=True):
     sync: bool = False
     seed: int = 0
     phones: int = 0
-    """Processes behind members, with a protocol that has such: phones, or local processes."""
+    """Processes behind members, with a protocol that supports them: phones, or local processes."""
     patience: float = 90.0
     """Seconds that one step, or the end, may take."""
     settings: dict[str, Any] = msgspec.field(
         default_factory=lambda: {"heartbeat": "500ms", "suspect_after": "2s"}
     )
-    """Of all members: so soon that stopped ones are suspected."""
+    """The setting of all members: short enough that stopped ones are suspected."""
 
 
 class ChurnResult(msgspec.Struct):
     steps: dict[str, int]
-    """What was done, by kind."""
+    """How many steps were made, by kind."""
     changes: int
     """Members that joined, returned, left or were removed."""
     seconds: float
     network: str
     seen: dict[str, int]
-    """What members were told of changes, in all."""
+    """How many changes members were notified of, in all."""
     verdict: churn_judge.ChurnVerdict
     faults: list[str]
     members: int
-    """In the end."""
+    """At the end of the trial."""
 
 
 class ChurnTrial:
@@ -137,14 +137,14 @@ class ChurnTrial:
             self._network.close()
             self._events.close()
         if self._trace is not None and not self._faults:
-            for file in self._files:  # on a busy machine also of those that have ended by themselves
+            for file in self._files:  # on a busy machine this includes workers that have exited
                 if (store := file.path.with_name("store")).exists():
                     name = file.author.rpartition(".")[0]
                     await complete_trace(store, self._group, self._plan.protocol, name, self._trace)
         return self._judge()
 
     async def _note_statuses(self) -> None:
-        """For whoever looks for the reason of a failure."""
+        """Log the state of each worker, for diagnosing a failure."""
         for worker in list(self._workers.values()):
             text = "is down"
             with contextlib.suppress(WorkerGoneError, TimeoutError):
@@ -176,7 +176,7 @@ class ChurnTrial:
         return worker
 
     def _add_file(self, worker: WorkerProcess) -> None:
-        """Of its disk, which is new."""
+        """Start a file for the worker's new disk."""
         path = worker.folder / "application"
         self._files.append(churn_judge.KeptFile(path, worker.author))
 
@@ -204,13 +204,13 @@ class ChurnTrial:
         await self._processes.start(worker, task)
 
     def _contacts(self, worker: WorkerProcess) -> list[str]:
-        """All members that seem to be well and stay: of a few, all may leave before one is asked."""
+        """All members that seem healthy and are staying: of a few, all may leave before one is asked."""
         others = [each for each in self._workers.values() if each is not worker and each.at]
         chosen = [each for each in others if each.ready.is_set() and each.is_settled] or others
         return [each.contact for each in self._random.sample(chosen, len(chosen))]
 
     def _most_workers(self) -> int:
-        """How many there may be at a time."""
+        """How many workers there may be at a time."""
         return self._plan.size + _MAX_EXTRA
 
     def _members(self) -> list[WorkerProcess]:
@@ -220,7 +220,7 @@ class ChurnTrial:
         return [each for each in self._members() if each.ready.is_set() and not each.is_down]
 
     def _present(self) -> list[WorkerProcess]:
-        """Those that are members, or will be again."""
+        """Workers that are members, or will be again."""
         return [each for each in self._members() if each.has_begun]
 
     def _file_of(self, worker: WorkerProcess) -> churn_judge.KeptFile:
@@ -238,14 +238,14 @@ class ChurnTrial:
             raise TimeoutError(f"{text}, for {self._plan.patience:.0f} s") from None
 
     async def _until_ready(self, worker: WorkerProcess, text: str) -> None:
-        """Until it is a member; its process may fail before."""
+        """Wait until it is a member; its process may fail before."""
         await self._within(self._until_member(worker), text)
         if not worker.ready.is_set():
             raise AntecedeError(f"{text}: {worker.tail_of_log()}")
 
     async def _until_member(self, worker: WorkerProcess) -> None:
-        """Or until its process has ended. If all that it was told to ask have left before they could answer,
-        it is started again and told others, as a person would do."""
+        """Wait until it is a member, or its process has ended. If all its contacts have left before they
+        could answer, it is restarted with other contacts, as a person would do."""
         while not worker.ready.is_set() and not worker.ended.is_set():
             await self._processes.until_news()
             here = {each.contact for each in self._workers.values() if each.at}
@@ -294,9 +294,9 @@ class ChurnTrial:
         task.add_done_callback(self._tasks.discard)
 
     def _spare(self) -> int:
-        """How many more may be away, so that the others are a quorum: members whose admission is stable,
-        against the removed ones that are not forgotten. Members that join while one is away become stable
-        only when it is back or removed."""
+        """How many more may be away while the others remain a quorum: members whose admission is stable,
+        against removed ones that are not forgotten. Members that join while one is away become stable only
+        when it is back or removed."""
         seen = [each.sees for each in self._well() if each.sees is not None]
         unstable = {label for each in seen for label in each.unstable}
         removed = max((each.removed for each in seen), default=0)
@@ -307,7 +307,7 @@ class ChurnTrial:
         return (settled - removed - unwell - 1) // 2
 
     def _choose(self) -> tuple[str, Awaitable[None]] | None:
-        """What happens next, and to whom; None if nothing may happen now."""
+        """Choose the next step and its worker; None if nothing may happen now."""
         plan, present = self._plan, self._present()
         free = [each for each in self._well() if not each.is_busy]
         kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
@@ -333,7 +333,7 @@ class ChurnTrial:
     async def _carry_out(self, kind: str, work: Awaitable[None]) -> None:
         try:
             await work
-        except WorkerGoneError as error:  # what has become of it is not known here, so it does not count
+        except WorkerGoneError as error:  # the result is unknown, so the step does not count
             self._note(f"{kind} ends: {error}")
         except (TimeoutError, AntecedeError) as error:
             self._faults.append(f"{kind}: {error}")
@@ -391,7 +391,7 @@ class ChurnTrial:
         self._forget(worker)
 
     async def _remove(self, worker: WorkerProcess) -> None:
-        """Though it is alive: it returns."""
+        """Remove a worker that is alive: it returns."""
         label = worker.label
         self._note(f"{label} is removed and alive")
         await self._remove_by_others(label, worker)
@@ -401,7 +401,8 @@ class ChurnTrial:
         worker.is_busy = worker.is_removed = False
 
     async def _remove_by_others(self, label: str, worker: WorkerProcess) -> None:
-        """Until somebody's view says that it is done; whoever is asked may be killed meanwhile."""
+        """Have it removed, until some member's view says that it is done; the member that was asked may be
+        killed meanwhile."""
         await self._within(self._until_removed(label, worker), f"{label} is not removed")
         self._note(f"{label} was removed")
 
@@ -419,7 +420,7 @@ class ChurnTrial:
             await asyncio.sleep(0.1)
 
     async def _until_unknown(self, label: str) -> None:
-        """Until an incarnation is in the view of nobody who is well."""
+        """Wait until an incarnation is in the view of no healthy member."""
         while True:
             views = [each.sees for each in self._well() if each.sees is not None]
             if views and not any(label in each.view or label in each.removing for each in views):
@@ -427,7 +428,7 @@ class ChurnTrial:
             await self._processes.until_news()
 
     async def _stop(self, worker: WorkerProcess) -> None:
-        """SIGSTOP: others suspect it, though it is alive."""
+        """SIGSTOP: others suspect it, although it is alive."""
         self._note(f"{worker.label} is stopped")
         worker.is_down = True
         worker.signal(signal.SIGSTOP)
@@ -437,7 +438,7 @@ class ChurnTrial:
         worker.is_busy = worker.is_down = False
 
     def _away_seconds(self) -> float:
-        """So long that the others suspect it, or not."""
+        """A time that is either long enough for others to suspect it, or not."""
         is_long = self._random.random() < _LONG_SHARE
         return self._random.uniform(0.5, _LONG_SECONDS if is_long else _AWAY_SECONDS)
 
@@ -468,7 +469,7 @@ class ChurnTrial:
                 await worker.ask("cut_off", names=others if worker.name in apart else apart)
 
     async def _lose(self, worker: WorkerProcess) -> None:
-        """Its disk is lost: it joins again, with nothing but its name, and what it was is removed."""
+        """It loses its disk and rejoins with nothing but its name, and its former incarnation is removed."""
         label = worker.label
         self._note(f"{label} loses its disk")
         worker.is_down = True
@@ -486,7 +487,7 @@ class ChurnTrial:
         worker.is_busy = worker.is_removed = False
 
     async def _until_renamed(self, worker: WorkerProcess) -> None:
-        """Until it is another incarnation."""
+        """Wait until it is another incarnation."""
         while worker.sees is None or worker.sees.label == worker.label:
             if worker.ended.is_set():
                 raise WorkerGoneError(f"{worker.name} has ended")
@@ -501,7 +502,7 @@ class ChurnTrial:
     # The end
 
     async def _settle(self) -> None:
-        """Nobody broadcasts any more; wait until all have the same."""
+        """Broadcasting has stopped; wait until all states are equal."""
         self._may_broadcast = False
         for worker in self._workers.values():
             await worker.ask("broadcast", may=False)
@@ -528,7 +529,7 @@ class ChurnTrial:
         await self._close_workers()
 
     async def _close_workers(self) -> None:
-        """So that traces are complete."""
+        """Close the workers so that their traces are complete."""
         for worker in self._workers.values():
             self._file_of(worker).is_member = True
             with contextlib.suppress(WorkerGoneError):  # it may end before it answers
@@ -564,6 +565,6 @@ async def run(
 
 
 def summary(result: ChurnResult) -> dict[str, Any]:
-    """As JSON shows it."""
+    """The result as JSON."""
     built: dict[str, Any] = msgspec.to_builtins(result)
     return built

@@ -1,14 +1,16 @@
-"""The judge of a churn trial: what all applications were given, by the files that they kept.
+"""The judge of a churn trial: checks the deliveries to all applications, as recorded in their own files.
 
-It knows nothing of members and protocols. From `kept_state.py` it knows what was delivered to each
-application and in which order, what was in its snapshots, and which messages were accepted. It demands:
+It does not depend on members and protocols. `kept_state.py` records what was delivered to each application
+and in which order, what was in its snapshots, and which messages were accepted. The judge requires:
 
-- *exactly once*: nothing is delivered to an application that has it, in its snapshot or by a delivery before,
-  but the message that was in flight when the process was killed, and that is marked as redelivered;
-- *after causes*: whoever is given a message has all that its author had then;
-- *a snapshot is a cut*: it contains the causes of what it contains;
+- *exactly once*: nothing is delivered to an application that already has it, from its snapshot or an earlier
+  delivery, except a message that was in flight when the process was killed, and that is marked as
+  redelivered;
+- *after causes*: when a message is delivered to an application, it has everything that the author had then;
+- *a snapshot is a cut*: it contains the causes of its messages;
 - *nothing is lost* that was accepted by a worker whose disk was not lost;
-- *equal states*: in the end the applications of all members have the same, and all that those have that left.
+- *equal states*: in the end the applications of all members have the same messages, including all that
+  departed members have.
 """
 
 from __future__ import annotations
@@ -38,16 +40,16 @@ class ChurnVerdict(msgspec.Struct):
     deliveries: int = 0
     redelivered: int = 0
     restored: int = 0
-    """How many snapshots were taken over."""
+    """How many snapshots were restored."""
     lost_with_disks: int = 0
-    """Accepted messages that went with disks that were lost, or processes that were killed for good."""
+    """Accepted messages that were lost with disks, or with processes that were killed for good."""
     messages: int = 0
-    """In the state that all have in the end."""
+    """Messages in the final state of all members."""
     faults: list[str] = []
 
 
 class _Reading:
-    """What one file says."""
+    """The content of one file."""
 
     def __init__(self, file: KeptFile) -> None:
         self.file = file
@@ -75,7 +77,7 @@ def judge(files: list[KeptFile]) -> ChurnVerdict:
 
 
 def _follow(reading: _Reading, causes: dict[str, list[str]], verdict: ChurnVerdict) -> None:
-    """What happened to one application, in order."""
+    """Follow the history of one application."""
     who, faults, last = reading.file.author, verdict.faults, ""
     for kind, *values in reading.lines:
         if kind == "restore":

@@ -1,8 +1,8 @@
 """A churn trial with processes behind the members: phones of super peers, or local processes of gateways.
 
-Members do what they do in every such trial, so each of these loses the one that it is behind now and then:
-killed for good, removed, away or gone. It goes on behind another one. Besides, they join and leave
-themselves, move, are expelled, killed, stopped and cut off, and lose their disks.
+Members do the same as in every such trial, so each of these processes now and then loses the member that it
+is behind: killed for good, removed, away or gone. It continues behind another one. In addition, they join and
+leave themselves, move, are expelled, killed, stopped and partitioned, and lose their disks.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _WEIGHTS = {
     "partition": 1,
 }
 _MAX_EXTRA = 3
-"""Phones beyond those of the plan, joining or leaving."""
+"""Phones beyond those of the plan that are joining or leaving."""
 _LOOK_SECONDS = 0.5
 _FEW = 2
-"""So few of those that a phone was told of: then it is told others, as a person would do."""
+"""If so few of a phone's known super peers are left, it is given new ones, as a person would do."""
 
 
 class PhoneChurnTrial(ChurnTrial):
@@ -68,7 +68,7 @@ class PhoneChurnTrial(ChurnTrial):
         return None if step is None else (f"{step[0]} behind", step[1])
 
     def _choose_phone(self) -> tuple[str, Awaitable[None]] | None:
-        """What happens next to a phone; none of it needs a quorum."""
+        """Choose the next step for a phone; none of these needs a quorum."""
         phones = self._phones()
         kind = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         if len(phones) < self._plan.phones and kind in ("leave", "die"):
@@ -100,7 +100,8 @@ class PhoneChurnTrial(ChurnTrial):
         return kind, steps[kind](worker)
 
     async def _look_after_phones(self) -> None:
-        """A phone knows those that it was told of, and one after the other they leave, or are removed."""
+        """Keep phones' lists of super peers current: one after another, the listed ones leave, or are
+        removed."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self._tell_phones_of_others()
@@ -114,7 +115,7 @@ class PhoneChurnTrial(ChurnTrial):
                 self._spawn(self._carry_out("renew behind", self._crash(worker)))
 
     async def _settle(self) -> None:
-        """Those that were behind somebody who has gone must be behind somebody else by now."""
+        """By now, phones whose super peer is gone must be behind another one."""
         await self._tell_phones_of_others()
         await asyncio.gather(*self._tasks)
         await super()._settle()
@@ -129,7 +130,8 @@ class PhoneChurnTrial(ChurnTrial):
         self._forget(worker)
 
     async def _until_left(self, worker: WorkerProcess) -> None:
-        """What it has broadcast must be somewhere first, and all that it was told of may go before."""
+        """Its broadcasts must be accepted elsewhere first, and all its known super peers may be gone before
+        that."""
         while True:
             leaving = asyncio.create_task(self._ask_to_leave(worker))
             while not leaving.done() and self._knows_somebody(worker):
@@ -156,7 +158,7 @@ class PhoneChurnTrial(ChurnTrial):
             raise AntecedeError(f"{worker.label} has failed: {worker.tail_of_log()}")
 
     async def _die_behind(self, worker: WorkerProcess) -> None:
-        """For good. Its place is kept until too much is for it."""
+        """Kill it for good. Its slot is kept until too many bytes are retained for it."""
         self._note(f"{worker.label} is killed for good")
         self._file_of(worker).is_lost = worker.is_down = True
         await self._within(worker.kill(), f"{worker.name} does not end")
@@ -182,7 +184,7 @@ class PhoneChurnTrial(ChurnTrial):
         worker.is_busy = False
 
     async def _expel(self, worker: WorkerProcess) -> None:
-        """By the one that it is behind: the others refuse to."""
+        """Have it expelled by the member that it is behind: the others refuse."""
         for member in self._well():
             with contextlib.suppress(WorkerGoneError):
                 answer = await self._within(

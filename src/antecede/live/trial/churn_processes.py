@@ -1,4 +1,5 @@
-"""The processes of a churn trial: one forks them all, a socket speaks to them, and signals end them."""
+"""The processes of a churn trial: one process forks them all, a socket carries commands, and signals kill
+them."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ _NEWS_SECONDS = 0.5
 
 
 class WorkerGoneError(Exception):
-    """A worker's process has ended, or it is another one by now."""
+    """A worker's process has ended, or was replaced by another one."""
 
 
 class GroupAsSeen(msgspec.Struct, frozen=True):
-    """What a member sees of its group. Workers tell it whenever it changes: to ask all of them ten times a
+    """A member's view of its group. Workers send it whenever it changes: polling all of them ten times a
     second would take much of a trial's time."""
 
     label: str
-    """Of this member."""
+    """The label of this member."""
     view: frozenset[str]
     removing: frozenset[str]
     unstable: frozenset[str]
@@ -46,17 +47,17 @@ class WorkerProcess:
         """How many disks it has had."""
         self.place, self.network = "", ""
         self.is_phone = False
-        """Whether it is behind members, and none itself."""
+        """Whether it is behind a member, and is no member itself."""
         self.contacts: list[str] = []
-        """Whom it was told to ask to be admitted."""
+        """The contacts that it was given."""
         self.pid: int | None = None
         self.label = ""
         self.at = ""
-        """As a member: what it is called, and where it listens."""
+        """As a member: its label, and its listening address."""
         self.has_begun = False
         """Whether it has been a member on this disk."""
         self.is_busy = False
-        """Whether something is done to it."""
+        """Whether a step of the schedule is acting on it."""
         self.is_down = False
         """Whether its process is killed, stopped or cut off."""
         self.is_leaving = False
@@ -65,7 +66,7 @@ class WorkerProcess:
         self.ready = asyncio.Event()
         """Whether it is a member, as far as it knows."""
         self.sees: GroupAsSeen | None = None
-        """If it is a member now."""
+        """Whether it is a member now."""
         self.started, self.ended = asyncio.Event(), asyncio.Event()
         self.ended.set()
         self.status = 0
@@ -86,13 +87,13 @@ class WorkerProcess:
         return f"{self.name}@{self.at}"
 
     def become(self, label: str) -> None:
-        """It is this incarnation."""
+        """It has become this incarnation."""
         self.label, self.has_begun = label, True
         self.ready.set()
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is done to it that takes it away."""
+        """Whether no step that takes it away is acting on it."""
         return not (self.is_leaving or self.is_removed or self.is_down)
 
     def attach(self, writer: asyncio.StreamWriter) -> None:
@@ -114,7 +115,7 @@ class WorkerProcess:
             answer.set_result(update)
 
     async def ask(self, command: str, **values: Any) -> dict[str, Any]:
-        """Have it carry out a command; its answer."""
+        """Have it carry out a command; returns its answer."""
         if self._writer is None:
             raise WorkerGoneError(f"{self.name} is not running")
         self._number += 1
@@ -130,7 +131,7 @@ class WorkerProcess:
                 os.kill(self.pid, number)
 
     async def kill(self) -> None:
-        """By SIGKILL."""
+        """Kill it with SIGKILL."""
         self.ready.clear()
         self.signal(signal.SIGKILL)
         await self.ended.wait()
@@ -179,8 +180,8 @@ class WorkerProcesses:
         await worker.started.wait()
 
     async def until_news(self) -> None:
-        """Until some worker sees its group change, or has ended; or for a moment, since by then the trial may
-        count another one as well."""
+        """Wait until some worker's view changes, or a worker has ended; at most for a moment, since the
+        schedule depends on time as well."""
         self._news.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NEWS_SECONDS):
@@ -226,7 +227,7 @@ class WorkerProcesses:
         writer.close()
 
     async def close(self) -> None:
-        """End everything."""
+        """Kill all processes."""
         for worker in self.workers.values():
             worker.signal(signal.SIGKILL)
         if self._parent.stdin is not None:
@@ -244,5 +245,5 @@ class WorkerProcesses:
         if ending := [task for task in serving.values() if task is not None]:
             await asyncio.wait(
                 ending, timeout=5
-            )  # cancelled by the end of the loop they would be complained of
+            )  # tasks cancelled when the loop ends would be reported as errors
         self._server.close()

@@ -1,10 +1,10 @@
-"""One process of a churn trial: a member of a group that changes, and its application.
+"""One process of a churn trial: a member of a dynamic group, and its application.
 
     python -m antecede.live.trial.churn_worker      # reads tasks from its input and forks a process for each
 
 The processes are forked from one that has imported everything, since a trial starts thousands. Each
-broadcasts at its pace, keeps what it was given (`kept_state.py`), and takes commands from the trial's
-supervisor over a socket: one JSON object in each line.
+broadcasts at its own rate, records its deliveries (`kept_state.py`), and takes commands from the trial's
+supervisor over a socket: one JSON object per line.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from antecede.protocols.base import LocalError
 
 _CLONE_NEWNET = 0x4000_0000
 _SLOW_EVERY, _SLOW_SECONDS = 16, 0.005
-"""Some messages take a while, so that kills find them in flight."""
+"""Some messages are processed slowly, so that kills find them in flight."""
 _VIEW_SECONDS = 0.1
 _MOVE_SECONDS = 5.0
-"""How long a move may take: where a phone is to go, somebody may be away."""
+"""How long a move may take: the phone's destination may be away."""
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
-    """What a process is to be."""
+    """The task of one process."""
 
     name: str
     author: str
@@ -56,7 +56,7 @@ class WorkerTask(msgspec.Struct, frozen=True):
     control: str
     """The supervisor's socket."""
     founders: list[str] = []
-    """Of the group, if this process is one and begins."""
+    """The founders of the group, if this process is one of them and starts the group."""
     contacts: list[str] = []
     is_phone: bool = False
     """Whether it is behind one of the contacts, and no member."""
@@ -85,9 +85,9 @@ class Worker:
         self._is_broadcasting = False
         """Whether a broadcast waits to be accepted."""
         self._seen: dict[str, int] = {}
-        """How many changes of each kind this process was told of."""
+        """How many changes of each kind this process was notified of."""
         self._running: set[asyncio.Task[None]] = set()
-        """Commands that are being carried out."""
+        """Commands that are being executed."""
         self._writer: asyncio.StreamWriter
 
     async def run(self) -> None:
@@ -108,7 +108,7 @@ class Worker:
     # The member
 
     async def _be_member(self) -> None:
-        """As long as this process is a member. If it is removed, it returns by itself."""
+        """Take part as long as this process is a member. If it is removed, it returns by itself."""
         task = self._task
         who: dict[str, Any] = {"listen": task.listen}
         if task.is_phone:
@@ -171,7 +171,7 @@ class Worker:
             self._seen[change.kind] = self._seen.get(change.kind, 0) + 1
 
     async def _report_view(self, group: Group) -> None:
-        """Tell the supervisor what this member sees, whenever that changes."""
+        """Send this member's view to the supervisor whenever it changes."""
         reported: dict[str, Any] | None = None
         while True:
             sees = self._sees(group)
@@ -198,7 +198,7 @@ class Worker:
             "removed": len(member.removals.removed),
         }
 
-    # What the supervisor says
+    # Commands of the supervisor
 
     async def _obey(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
@@ -206,7 +206,7 @@ class Worker:
             task = asyncio.create_task(self._carry_out(command))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        os._exit(0)  # the supervisor has gone
+        os._exit(0)  # the supervisor has exited
 
     async def _carry_out(self, command: dict[str, Any]) -> None:
         try:
@@ -225,7 +225,7 @@ class Worker:
         self._kept.note("left")
 
     async def _on_remove(self, who: str) -> None:
-        """Remove one incarnation. By a founder's name, others that have returned would be meant as well."""
+        """Remove one incarnation. A founder's name would also match its other incarnations."""
         group = self._require_group()
         name = who.partition("~")[0]
         if [each for each in group.view.members if each.partition("~")[0] == name] != [who]:
@@ -246,7 +246,7 @@ class Worker:
             await group.move(to)
 
     async def _on_broadcast(self, may: bool) -> None:
-        """Whether to broadcast."""
+        """Start or stop broadcasting."""
         (self._may_broadcast.set if may else self._may_broadcast.clear)()
 
     async def _on_cut_off(self, names: list[str]) -> None:
@@ -254,7 +254,7 @@ class Worker:
         self._require_group()._connections.cut_off(names)
 
     async def _on_close(self) -> None:
-        """Stop; the member stays one."""
+        """Stop; the member remains in the group."""
         await self._require_group().aclose()
 
     async def _on_status(self) -> dict[str, Any]:
@@ -271,7 +271,7 @@ class Worker:
 
 
 def run_worker(task: WorkerTask) -> int:
-    """In a process of its own, until the supervisor or the group ends it."""
+    """Run in a process of its own, until the supervisor or the group ends it."""
     if task.network:
         with Path("/run/netns", task.network).open() as namespace:
             if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
@@ -289,17 +289,17 @@ def run_worker(task: WorkerTask) -> int:
 
 
 def _import_everything() -> None:
-    """What a worker would import for its trace takes longer than most of them live."""
+    """Importing the modules of the trace takes longer than most workers live."""
     importlib.import_module("antecede.trace.event_tables")
     importlib.import_module("antecede.trace.writer")
     importlib.import_module("pandas")  # as Arrow's first array does
     importlib.import_module("encodings.idna")  # as the first call to another host does
     gc.collect()
-    gc.freeze()  # or each worker's first collection copies all of this memory
+    gc.freeze()  # otherwise each worker's first collection would copy all of this memory
 
 
 def main() -> None:
-    """Fork a process for each task on the input, and say when one has ended: both as JSON on the output."""
+    """Fork a process for each task on the input, and report each that has ended; both as JSON."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all; the supervisor ends them
     _import_everything()
     tasks = os.fdopen(0, "rb", buffering=0)  # `select` must not miss what is buffered

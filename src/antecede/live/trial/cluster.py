@@ -1,8 +1,8 @@
 """A trial: a group of real processes on this machine, with fault injection and SIGKILLs.
 
-The application in every process logs what was delivered to it (`worker`). In the end all these logs are
-compared: each message that was accepted was delivered at every member, its author included, exactly once, or
-again if that was marked `redelivered` and the process had been killed with it in flight.
+The application in every process logs its deliveries (`worker`). In the end these logs are compared: each
+accepted message was delivered at every member, including its author, exactly once; or again if that was
+marked `redelivered` and the process had been killed with the message in flight.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from antecede.live.transport.wires import CUT
 from antecede.units import parse_range
 
 _LONGEST_DELAY, _SKEW = 400_000_000, 60_000_000
-"""What is promised in subgroups on real time, in nanoseconds: more than processes take that share a busy
-machine, when none is killed."""
+"""The promised bounds of subgroups on real time, in nanoseconds: more than processes need on a busy machine
+while none is killed."""
 OnProgress = Callable[[int, int, int], None]
-"""Takes deliveries so far, how many there will be, and kills so far."""
+"""Called with deliveries so far, how many there will be, and kills so far."""
 
 
 class TrialPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,23 +39,23 @@ class TrialPlan(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     protocol: str = "mbcp"
     messages: int = 1_000
-    """In all, divided equally among the members."""
+    """Messages in all, divided equally among the members."""
     seconds: float = 20.0
-    """About how long the broadcasting takes; 0 for full speed."""
+    """The approximate duration of broadcasting; 0 for full speed."""
     payload: int = 100
     delay: str = "0ms-0ms"
     loss: float = 0.0
     kill_every: float | None = None
     """Seconds between SIGKILLs."""
     victims: frozenset[str] = frozenset()
-    """Who is killed; if nobody is named, anybody."""
+    """The members to kill; if empty, any."""
     cut_every: str | None = None
     super_peers: int = 0
-    """With subgroups: gateways, and everybody else is behind one of them."""
+    """With subgroups: the number of gateways; every other member is behind one of them."""
     internal: int = 0
-    """Behind each super peer."""
+    """Phones behind each super peer."""
     levels: int = 1
-    """Of super peers. Those of the lowest level have all the members that are left behind them."""
+    """Levels of super peers. All remaining members are behind those of the lowest level."""
     sync: bool = True
     security: Literal["none", "tls", "signed"] = "none"
     """Whether links are encrypted by a shared secret, and messages signed too."""
@@ -66,7 +66,7 @@ class TrialPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialMember(msgspec.Struct):
-    """What one member did."""
+    """The results of one member."""
 
     name: str
     kind: str
@@ -135,12 +135,12 @@ def configure(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Setting
                 faults=FaultInjection(plan.delay, plan.loss, plan.cut_every, rank),
             )
         )
-    settings[0].roster()  # refuses what cannot work before anything is started
+    settings[0].roster()  # rejects invalid plans before anything is started
     return settings
 
 
 def _arrange(plan: TrialPlan) -> tuple[list[str], dict[str, str]]:
-    """All names, and who is behind whom: super peers, the phones of each, and others."""
+    """All names, and who is behind whom: super peers, their phones, and others."""
     supers = [f"super{number}" for number in range(plan.super_peers)]
     behind = {f"{relay}-phone{number}": relay for relay in supers for number in range(plan.internal)}
     others = plan.size - len(supers) - len(behind)
@@ -173,7 +173,7 @@ def _arrange_levels(plan: TrialPlan) -> tuple[list[str], dict[str, str]]:
 
 
 def _configure_subgroups(plan: TrialPlan, folder: Path, trace: Path | None) -> list[Settings]:
-    """Subgroups on real, linear and vector clocks in turn; clocks that differ by as much as is promised."""
+    """Subgroups on real, linear and vector clocks in turn; their clocks differ by as much as is promised."""
     if not 1 <= plan.super_peers <= plan.size:
         raise InputError(f"{plan.super_peers} gateways in a group of {plan.size}")
     gateways = [f"site{number}" for number in range(plan.super_peers)]
@@ -239,11 +239,11 @@ class MemberProcess:
         self._read_until = 0
         self.kills = 0
         self.is_up = False
-        """Whether its application has begun since the process was started last."""
+        """Whether its application has started since the process was last started."""
         self._was_up = True
-        """The same of the process before, when that was killed."""
+        """The same for the previous process, at the time it was killed."""
         self.accepted = 0
-        """How many messages it has broadcast: by what returned, or as restored when it started again."""
+        """How many messages it has broadcast: counted by completed calls, or restored after a restart."""
         self.seen: dict[str, BitWindow] = {}
         self.delivered = self.redelivered = 0
         self.faults: list[str] = []
@@ -260,7 +260,7 @@ class MemberProcess:
         )
 
     async def kill(self) -> None:
-        """By SIGKILL."""
+        """Kill it with SIGKILL."""
         self._was_up, self.is_up = self.is_up, False
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
@@ -276,7 +276,7 @@ class MemberProcess:
     @property
     def may_be_killed(self) -> bool:
         """A process may be killed before it is up, but not twice in a row: on a busy machine none would ever
-        be."""
+        come up."""
         return self.is_up or self._was_up
 
     @property
@@ -301,7 +301,8 @@ class MemberProcess:
                 self._on_delivered(rest[0], int(rest[1]), kind == "r")
 
     def _on_delivered(self, origin: str, seq: int, redelivered: bool) -> None:
-        """Once, or a second time if it was in flight when the process was killed."""
+        """Count a delivery: a second one is allowed if the message was in flight when the process was
+        killed."""
         if self.seen.setdefault(origin, BitWindow()).add(seq):
             self.delivered += 1
         elif redelivered and self._last == (origin, seq):
@@ -311,7 +312,7 @@ class MemberProcess:
         self._last = (origin, seq)
 
     def cuts(self) -> int:
-        """How many connections of its own it has cut."""
+        """How many of its own connections it has cut."""
         return Path(self._log.name).read_text(errors="replace").count(CUT)
 
     def tail_of_log(self) -> str:
@@ -350,7 +351,7 @@ async def run(plan: TrialPlan, folder: Path, trace: Path | None, on_progress: On
 async def _supervise(
     plan: TrialPlan, processes: list[MemberProcess], quota: list[int], on_progress: OnProgress
 ) -> list[str]:
-    """Kill now and then, until everything is delivered everywhere or nothing moves any more."""
+    """Kill members at intervals, until everything is delivered everywhere or there is no more progress."""
     rng = random.Random(plan.seed)
     due = sum(quota) * plan.size
     moved_at, before = time.monotonic(), -1
@@ -399,5 +400,5 @@ def _compare(
 
 
 def summary(result: ClusterResult) -> dict[str, Any]:
-    """As JSON shows it."""
+    """The result as JSON."""
     return {"ok": not result.faults, **msgspec.to_builtins(result)}

@@ -1,8 +1,8 @@
-"""What the application of a churn trial has, kept in a file of its own beside the member's store.
+"""The application state of a churn trial, in a file of its own beside the member's store.
 
-The file is what a trial is judged by: not what a member says of itself, but what its application was given,
-and what it was told is accepted. A line is in the file before the next message is asked for, and survives
-SIGKILL; a line that a kill has cut off counts as not written. Lines are JSON arrays:
+A trial is judged by this file: not by the member's own records, but by what was delivered to its application,
+and what was reported to it as accepted. A line is written before the next message is requested, and survives
+SIGKILL; a line that a kill has truncated counts as not written. Lines are JSON arrays:
 
     ["restore", state]                      a snapshot takes the place of all that there was
     ["deliver", id, causes, redelivered]    a message
@@ -11,9 +11,9 @@ SIGKILL; a line that a kill has cut off counts as not written. Lines are JSON ar
     ["member", label]                       it is this incarnation
     ["left"], ["removed"]
 
-An *id* is `author:number`. An author is one disk of one worker, so that no number comes twice though disks
-are lost. The *causes* of a message are the last messages of what its application had when it was broadcast:
-those that are no cause of another one.
+An *id* is `author:number`. An author is one disk of one worker, so that no id occurs twice even if disks are
+lost. The *causes* of a message are the last messages that its application had when it was broadcast: those
+that are not causes of another one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def split_id(identifier: str) -> tuple[str, int]:
 
 
 class KnownMessages:
-    """A set of message ids, by author as ranges of numbers: most are without gaps.
+    """A set of message ids, stored by author as ranges of numbers, since most have no gaps.
 
     >>> known = KnownMessages()
     >>> [known.add(each) for each in ("a:1", "a:2", "a:4", "a:2")]
@@ -58,7 +58,7 @@ class KnownMessages:
         return sum(self._up_to.values()) + sum(map(len, self._beyond.values()))
 
     def add(self, identifier: str) -> bool:
-        """Whether it is new."""
+        """Add an id; returns whether it is new."""
         if identifier in self:
             return False
         author, number = split_id(identifier)
@@ -75,7 +75,7 @@ class KnownMessages:
         return True
 
     def ranges(self) -> dict[str, list[list[int]]]:
-        """In one order, so that equal sets are equal texts."""
+        """Sorted, so that equal sets are equal texts."""
         found: dict[str, list[list[int]]] = {}
         for author in sorted(self._up_to.keys() | self._beyond.keys()):
             spans = [[1, self._up_to[author]]] if author in self._up_to else []
@@ -127,7 +127,7 @@ class KeptState:
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
     def note(self, kind: str, *values: Any) -> None:
-        """Something besides messages."""
+        """Record an event other than a message."""
         self._write(kind, *values)
 
     # Messages

@@ -26,18 +26,18 @@ from antecede.live.trial.cluster import TrialPlan, configure
 
 _TIME = struct.Struct("<q")
 _CONCURRENT = 256
-"""Broadcasts that wait for the store at the same time."""
+"""Maximum number of concurrent broadcasts that wait for the store."""
 _CONNECT_SECONDS = 30.0
 
 
 class LoadTask(msgspec.Struct, frozen=True):
-    """One member's part."""
+    """The task of one member."""
 
     settings: Settings
     messages: int
     """To broadcast."""
     expected: int
-    """To be delivered, its own included if they are delivered to it."""
+    """Messages to be delivered here, including its own if they are delivered to it."""
     size: int
     rate: float
     """Messages a second from this member; 0 for full speed."""
@@ -48,9 +48,9 @@ class LoadReport(msgspec.Struct):
 
     name: str
     delivered: int
-    """Messages of others."""
+    """Messages of others that were delivered."""
     last: int
-    """When the last of them was delivered, by the clock that all processes of a machine share."""
+    """When the last of them was delivered, by the machine's shared monotonic clock."""
     latencies: dict[int, int]
     """How many messages took about this many nanoseconds."""
     wire_bytes: int
@@ -66,15 +66,15 @@ class LoadResult(msgspec.Struct):
     size: int
     seconds: float
     deliveries_a_second: float
-    """At each member, on average."""
+    """Deliveries at each member, on average."""
     p50_ms: float
     p99_ms: float
     most_ms: float
     control_bytes: float
-    """Per delivery, what crosses links besides the bodies: control information, framing, acks."""
+    """Per delivery, the bytes on links besides the bodies: control information, framing, acks."""
     cpu_seconds: float
     memory_mb: float
-    """Of the largest member."""
+    """Memory of the largest member."""
 
 
 def bucket(nanoseconds: int) -> int:
@@ -94,7 +94,7 @@ def quantile(counts: dict[int, int], share: float) -> float:
 
 
 async def run_member(task: LoadTask) -> LoadReport:
-    """One member's part: print `ready`, wait for the start time, broadcast and iterate, and report."""
+    """One member's task: print `ready`, wait for the start time, broadcast and iterate, and report."""
     async with Joining(task.settings) as group:
         partners = group.partners
         deadline = time.monotonic() + _CONNECT_SECONDS
@@ -113,7 +113,7 @@ async def run_member(task: LoadTask) -> LoadReport:
         report.cpu = time.process_time() - began
         report.wire_bytes = group.counts["wire bytes"]
         report.memory = _memory()
-        # The others may still need what only this member has.
+        # Others may still need messages that only this member has.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(30):
                 await group.drain()
@@ -137,7 +137,7 @@ async def _broadcast(group: Group, task: LoadTask, start: int) -> None:
 
 
 async def _receive(group: Group, expected: int, report: LoadReport) -> None:
-    """Receive everything; only messages of others are measured: one's own cross no link."""
+    """Receive everything. Only messages of others are measured: a member's own cross no link."""
     latencies, left = report.latencies, expected
     if not left:
         return
@@ -168,7 +168,7 @@ async def drive(
     progress: Callable[[str], None],
     own: bool = True,
 ) -> LoadResult:
-    """Start all members, release them at the same moment, and merge what they measured."""
+    """Start all members, release them at the same moment, and merge their measurements."""
     settings = [
         msgspec.structs.replace(one, faults=None, store=one.store if durable else None, own=own)
         for one in configure(plan, folder, None)

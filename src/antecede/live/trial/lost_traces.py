@@ -1,8 +1,8 @@
-"""The end of the trace of a process that was killed for good, or that had no time to write it.
+"""Completing the trace of a process that was killed for good, or that had no time to write it.
 
-Rows wait in memory, and are in the member's store as well, before they are in a part of the trace. A process
-that never comes back leaves the last of them there. An audit must have them, or it takes what the others have
-delivered of that process for messages that nobody has sent.
+Until rows are in a part of the trace, they are in memory and in the member's store. A process that never
+comes back leaves its last rows in the store. An audit needs them: otherwise deliveries of that process's
+messages would have no matching sends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def complete_trace(store: Path, group: str, protocol: str, name: str, fold
     try:
         core = ChangingCore(live_kind(protocol), name, traced=True)
         restore(core, journal)
-        # All that was replayed is in the store.
+        # Everything replayed is in the store.
         core.trace.durable = core.trace.length
         trace = NodeTrace(
             folder, group, group, protocol, core.trace_rows.names, name, core.trace, journal.store[:8]

@@ -1,9 +1,9 @@
-"""Networks for trials, which can be divided: network namespaces, or connections that members drop.
+"""Networks for trials that can be partitioned: network namespaces, or connections that members drop.
 
-In a namespace a partition is what it is in reality: packets vanish, and nobody is told. Each worker is in a
-namespace of its own, connected by a virtual cable to one of two switches; to divide the network, cables are
-moved. That needs Linux, `ip`, and the rights of root. Without them, workers drop their connections to the
-other side and refuse new ones.
+In a namespace, a partition is real: packets vanish without notice. Each worker is in a namespace of its own,
+connected by a virtual cable to one of two switches; to partition the network, cables are moved. That needs
+Linux, `ip`, and root rights. Without them, workers drop their connections to the other side and refuse new
+ones.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from antecede.errors import InputError
 _FIRST_PORT = 7000
 _NETWORK = "10.77"
 _NAME = re.compile(r"antecede(\d+)-\w+")
-"""The name of a namespace, with the number of the process that made it."""
+"""The name of a namespace, with the id of the process that created it."""
 _IP = shutil.which("ip") or ""
 
 
 class TrialNetwork(abc.ABC):
-    """Where workers listen."""
+    """The network in which workers listen."""
 
     @abc.abstractmethod
     def place(self, name: str) -> tuple[str, str]:
-        """Where a worker listens, and its namespace."""
+        """The address at which a worker listens, and its namespace."""
 
     @abc.abstractmethod
     def release(self, name: str) -> None:
-        """A worker has gone for good."""
+        """A worker is gone for good: release its resources."""
 
     def divide(self, apart: Iterable[str]) -> None:
         """Separate these workers from the others."""
@@ -46,11 +46,11 @@ class TrialNetwork(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Remove what was made."""
+        """Remove everything that was created."""
 
     @property
     def can_divide(self) -> bool:
-        """Whether the network itself can be divided."""
+        """Whether the network itself can be partitioned."""
         return False
 
 
@@ -70,7 +70,7 @@ class Loopback(TrialNetwork):
 
 
 class Namespaces(TrialNetwork):
-    """A namespace for each of so many workers at a time, and one with two switches."""
+    """A namespace for each concurrent worker, and one with two switches."""
 
     def __init__(self, slots: int) -> None:
         self._prefix = f"antecede{os.getpid()}"
@@ -170,7 +170,7 @@ def _ip(*arguments: str) -> str:
 
 
 def create_network(slots: int) -> TrialNetwork:
-    """With namespaces where they can be made."""
+    """Namespaces where they can be created; otherwise loopback."""
     if not _IP or os.geteuid() != 0:
         return Loopback()
     try:

@@ -1,9 +1,9 @@
-"""A trial of groups that overlap: a ring of them, as real processes on this machine, with faults.
+"""A trial of overlapping groups: a ring of them, as real processes on this machine, with faults.
 
-Each process is in two groups, and its application writes down what it broadcasts and is given (`ring_log`).
-`ring_judge` judges these logs alone: every member of a group has each of its messages once, and whoever is
-given two messages is given the cause first, also if they are of different groups. If members do not change,
-the oracle judges the logs as well.
+Each process is in two groups, and its application logs its broadcasts and deliveries (`ring_log`).
+`ring_judge` judges these logs alone: every member of a group has each of its messages once, and each message
+is delivered after its causes, across groups too. If membership does not change, the oracle judges the logs as
+well.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from antecede.live.trial.ring_log import author_of, group_of
 from antecede.live.trial.ring_processes import RingProcess
 
 OnProgress = Callable[[int, int, int], None]
-"""Takes deliveries so far, how many there will be, and kills so far."""
+"""Called with deliveries so far, how many there will be, and kills so far."""
 
 _WORKER = (sys.executable, "-m", "antecede.live.trial.ring_worker")
 _SHOWN_FAULTS = 20
 _SHOWN_VIOLATIONS = 3
 _MOST_DOWN = 0.75
-"""Nobody is killed unless more than so many are there."""
+"""Processes are killed only while more than this many are up."""
 _RESTART_SECONDS = 0.5
-"""A process that was killed is down for up to so long."""
+"""The longest time for which a killed process is down."""
 MIN_MEMBERS = 4
-"""Of a group that changes, so that the others are a quorum if one is removed or away."""
+"""The smallest dynamic group, so that the others are a quorum if one is removed or away."""
 _SUSPECT_SOON = {"heartbeat": "500ms", "suspect_after": "2s"}
 
 
 def ring(size: int, groups: int) -> dict[str, list[str]]:
-    """The names of processes by group: each has those of its place and of the next one.
+    """The names of processes by group: each group has those of its own place and of the next.
 
     >>> ring(3, 3)
     {'g0': ['p0', 'p1'], 'g1': ['p1', 'p2'], 'g2': ['p0', 'p2']}
@@ -66,21 +66,21 @@ class RingPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     size: int
     groups: int = 0
-    """How many there are; 0 for half as many as processes, and 1 for one group of everybody."""
+    """How many groups there are; 0 for half as many as processes, and 1 for a single group of all."""
     messages: int = 1_000
-    """In all, divided equally among the processes."""
+    """Messages in all, divided equally among the processes."""
     seconds: float = 20.0
-    """About how long the broadcasting takes."""
+    """The approximate duration of broadcasting."""
     payload: int = 100
     kill_every: float | None = None
     """Seconds between SIGKILLs."""
     kills: int = 0
-    """So many SIGKILLs instead, spread evenly over the broadcasts."""
+    """Alternatively, this many SIGKILLs, spread evenly over the broadcasts."""
     cut_every: str | None = None
     """The mean time after which a connection breaks."""
     delay: str = "0-0ms"
     churn: float | None = None
-    """So many times a second at most, somebody leaves a group and joins it again, is removed though it is
+    """Maximum rate per second of changes: a process leaves a group and rejoins it, is removed although it is
     alive, is stopped, or loses its disk."""
     sync: bool = True
     seed: int = 0
@@ -104,7 +104,7 @@ class RingPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RingSetup(msgspec.Struct, frozen=True):
-    """What every process of a trial reads."""
+    """The configuration that every process of a trial reads."""
 
     groups: dict[str, list[str]]
     ports: dict[str, int]
@@ -117,11 +117,11 @@ class RingSetup(msgspec.Struct, frozen=True):
     delay: str = "0-0ms"
     cut_every: str | None = None
     settings: dict[str, Any] = {}
-    """Of all processes."""
+    """The addresses of all processes."""
 
 
 class RingMember(msgspec.Struct):
-    """What one process did."""
+    """The results of one process."""
 
     name: str
     groups: list[str]
@@ -137,25 +137,25 @@ class RingResult(msgspec.Struct):
     faults: list[str]
     """What went wrong, in words."""
     judged: ring_judge.RingVerdict | None
-    """By what the applications have; None if the trial has failed before."""
+    """The verdict on the applications' logs; None if the trial failed earlier."""
     verdict: Verdict | None
-    """The oracle's, if members do not change."""
+    """The oracle's verdict, if membership does not change."""
     seconds: float
     kills: int
     cuts: int
     store_bytes: int
     steps: dict[str, int]
-    """What was done to members, by kind."""
+    """How many changes were made, by kind."""
     unaccepted: int = 0
-    """Broadcasts that had not returned when their process was killed, and that nobody was given."""
+    """Broadcasts that had not returned when their process was killed, and that were never delivered."""
 
 
 class RingRecord(NamedTuple):
-    """What the applications did."""
+    """The steps of the applications."""
 
     execution: Execution
     times: list[list[int]]
-    """When each step was, by process."""
+    """The time of each step, by process."""
     groups: dict[str, list[str]]
     group_of: dict[MessageId, str]
     unaccepted: int
@@ -164,7 +164,8 @@ class RingRecord(NamedTuple):
 async def run(
     plan: RingPlan, folder: Path, on_progress: OnProgress, program: tuple[str, ...] = _WORKER
 ) -> tuple[RingResult, RingRecord | None]:
-    """Start all processes, let them broadcast, injure some, and judge what their applications were given."""
+    """Start all processes, let them broadcast, inject faults, and judge the deliveries to their
+    applications."""
     folder.mkdir(parents=True, exist_ok=True)
     groups = plan.members()
     names = sorted({name for members in groups.values() for name in members})
@@ -239,7 +240,7 @@ async def _supervise(
     changes: RingChanges,
     on_progress: OnProgress,
 ) -> list[str]:
-    """Injure some now and then, until everything is delivered everywhere or nothing moves any more."""
+    """Inject faults at intervals, until everything is delivered everywhere or there is no more progress."""
     rng = random.Random(plan.seed)
     total = setup.each * len(processes)
     copies = sum(len(setup.groups[group]) / len(each.groups) for each in processes for group in each.groups)
@@ -280,7 +281,8 @@ async def _supervise(
 
 
 def is_complete(setup: RingSetup, processes: list[RingProcess]) -> bool:
-    """Whether all members of each group have the same, and what was accepted on disks that are there."""
+    """Whether all members of each group have the same messages, including all that were accepted on surviving
+    disks."""
     if any(not each.is_present or each.application.is_broadcasting for each in processes):
         return False
     final = {}
@@ -298,7 +300,8 @@ def is_complete(setup: RingSetup, processes: list[RingProcess]) -> bool:
 
 
 def _record(setup: RingSetup, processes: list[RingProcess]) -> RingRecord:
-    """What happened. A broadcast that nobody has heard of came to nothing when its process was killed."""
+    """The steps of all applications. A broadcast that was never delivered is omitted: it was lost when its
+    process was killed."""
     rank = {process.name: place for place, process in enumerate(processes)}
     final = {group: process.application.have[group] for process in processes for group in process.groups}
     ids: dict[str, MessageId] = {}
@@ -327,7 +330,7 @@ def _record(setup: RingSetup, processes: list[RingProcess]) -> RingRecord:
 
 
 def _steps(process: RingProcess) -> list[tuple[Kind, str, int]]:
-    """What its application did: its sends, which are its own deliveries, and other deliveries."""
+    """The steps of one application: its sends, which count as its own deliveries, and other deliveries."""
     found: list[tuple[Kind, str, int]] = []
     seen: set[str] = set()
     for line in process.lines:
@@ -341,7 +344,7 @@ def _steps(process: RingProcess) -> list[tuple[Kind, str, int]]:
 
 
 def write_trace(record: RingRecord, folder: Path) -> None:
-    """What the applications did, as a trace."""
+    """Write the applications' steps as a trace."""
     import numpy as np
 
     from antecede.trace.event_tables import EventTables
@@ -377,7 +380,7 @@ def _explain(judgement: Judgement) -> list[str]:
 
 
 def summary(result: RingResult) -> dict[str, Any]:
-    """As JSON shows it."""
+    """The result as JSON."""
     found: dict[str, Any] = msgspec.to_builtins(result)
     verdict = result.verdict
     found["verdict"] = None if verdict is None else {"clean": verdict.clean, **verdict.counts()}

@@ -1,8 +1,8 @@
-"""Changes in a trial of overlapping groups, one at a time, so that the other members are a quorum: the next
-begins when all have forgotten whoever was removed, and know that whoever was admitted is known to all.
+"""Membership changes in a trial of overlapping groups, one at a time, so that the other members are a quorum:
+the next one begins when all members have forgotten those removed, and know that every admission is stable.
 
-A process leaves one of its groups and joins it again, is removed from one though it is alive and returns, is
-stopped (SIGSTOP) so that the others suspect it, or loses its disk and joins again with nothing but its name.
+A process leaves one of its groups and rejoins it, is removed from one although it is alive and returns, is
+stopped (SIGSTOP) so that the others suspect it, or loses its disk and rejoins with nothing but its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from antecede.live.trial.ring_processes import RingProcess
 _WEIGHTS = {"leave": 4, "remove": 2, "stop": 1, "lose": 1}
 _STOP_SECONDS = 3.0
 _UNSEEN_SECONDS = 15.0
-"""How long a member that was removed may take to return; whoever was to remove it may have been killed."""
+"""How long a removed member may take to return; the member that was to remove it may have been killed."""
 
 
 class RingChanges:
@@ -26,8 +26,8 @@ class RingChanges:
         self.steps: Counter[str] = Counter()
         self._stopped: tuple[RingProcess, float] | None = None
         self._returning: tuple[RingProcess, str, int, float] | None = None
-        """Who was removed from which group, how often it had taken over its state, and until when it may
-        take."""
+        """The removed process and its group, how often it had restored a state there, and the deadline for
+        its return."""
 
     @property
     def is_changing(self) -> bool:
@@ -38,7 +38,7 @@ class RingChanges:
         return f"; {', '.join(absent)} not in all groups" if absent else ""
 
     async def look(self, now: float, may_begin: bool) -> None:
-        """Begin the next change if it is due, or end the last one."""
+        """Begin the next change if it is due, or finish the current one."""
         if self._rate == 0 or self._is_waiting(now) or not may_begin or now < self._at:
             return
         if not all(process.is_present and process.is_stable for process in self._processes):

@@ -1,17 +1,20 @@
-"""The judge of a ring trial: what all applications were given, by the logs that they kept.
+"""The judge of a ring trial: checks the deliveries to all applications, by their own logs.
 
-It knows nothing of protocols. The logs say what each application had of each group when it broadcast; that is
-the causal past of the message, across all groups. It demands:
+It does not depend on protocols. The logs state what each application had of each group when it broadcast;
+that is the causal past of the message, across all groups. The judge requires:
 
-- *exactly once*: nothing is delivered to an application that has it, in its snapshot or by a delivery before,
-  but the message that was in flight when its process was killed, and that is marked as redelivered;
-- *after causes*: whoever is given a message has all of its past that is of groups in which it is a member;
-- *a snapshot is a cut*: whoever takes one over has the past of what is in it, in all of its groups;
+- *exactly once*: nothing is delivered to an application that already has it, from its snapshot or an earlier
+  delivery, except a message that was in flight when its process was killed, and that is marked as
+  redelivered;
+- *after causes*: when a message is delivered to an application, it has all of the message's past in its own
+  groups;
+- *a snapshot is a cut*: an application that restores one has the past of its messages, in all of its groups;
 - *nothing is lost* that was accepted on a disk that was not lost;
-- *equal states*: in the end the members of a group have the same, and all that those had who left it.
+- *equal states*: in the end the members of a group have the same messages, including all that departed
+  members have.
 
-Only messages that are there in the end are demanded as causes, and no messages that their author broadcast
-again after it was removed: the others were never given their first copies.
+Only messages that exist in the end are required as causes, and no messages that their author rebroadcast
+after it was removed: the first copies never reached the others.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from antecede.live.trial.ring_log import RingApplication, RingLine, author_of, g
 _MAX_FAULTS = 1_000
 
 Past = dict[str, int]
-"""The last message of each stream. A stream is what one author broadcasts in one group, in its order."""
+"""By stream, the last message. A stream is what one author broadcasts in one group, in its order."""
 
 
 class RingVerdict(msgspec.Struct):
@@ -34,17 +37,17 @@ class RingVerdict(msgspec.Struct):
     deliveries: int = 0
     redelivered: int = 0
     restored: int = 0
-    """How many snapshots were taken over."""
+    """How many snapshots were restored."""
     brought_again: int = 0
-    """Messages that a removed member had not got to the others, and broadcast again."""
+    """Messages that a removed member had not delivered to the others, and rebroadcast."""
     lost_with_disks: int = 0
     messages: int = 0
-    """In the state that all have in the end."""
+    """Messages in the final state of all members."""
     faults: list[str] = []
 
 
 def judge(logs: Sequence[Sequence[RingLine]]) -> RingVerdict:
-    """Of each process, all lines."""
+    """Judge all lines of each process."""
     return _Judge(logs).judge()
 
 
@@ -54,9 +57,9 @@ class _Judge:
         self._verdict = RingVerdict(faults=[])
         self._final: dict[str, KnownMessages] = {}
         self._again: set[str] = set()
-        """Broadcast again, after their author was removed."""
+        """Messages that were rebroadcast after their author was removed."""
         self.past: dict[str, Past] = {}
-        """Of each message that was broadcast."""
+        """The causal past of each message that was broadcast."""
 
     def judge(self) -> RingVerdict:
         ends = [_replay(lines) for lines in self._logs]
@@ -116,16 +119,16 @@ class _Judge:
 
 
 class _History:
-    """What happened to one application, as far as it is followed."""
+    """The history of one application, as far as it was followed."""
 
     def __init__(self, judge: _Judge, lines: Sequence[RingLine]) -> None:
         self._judge, self._lines, self._at = judge, lines, 0
         self._application = RingApplication()
         self._past: Past = {}
         self._complete: Past = {}
-        """How far it has all that is demanded of a stream."""
+        """By stream, up to which message it has everything that is required."""
         self._ends = _memberships(lines)
-        """By group: from which line to which it may have been no member any more."""
+        """By group: ranges of lines in which it may not have been a member."""
         self.waits_for = ""
 
     @property
@@ -133,7 +136,7 @@ class _History:
         return self._application.author
 
     def advance(self) -> bool:
-        """Follow it up to a message whose past is not known yet. False if it was there before."""
+        """Follow it up to a message whose past is not known yet. False if it made no progress."""
         before = self._at
         while self._at < len(self._lines):
             line = self._lines[self._at]
@@ -155,7 +158,7 @@ class _History:
         match line.kind:
             case "begin":
                 if not application.have:
-                    self._past = {}  # with its disk it has lost what it knew
+                    self._past = {}  # it has lost its knowledge with its disk
                 self._complete = {}
             case "send":
                 self._judge.past[line.message] = dict(self._past)
@@ -181,7 +184,7 @@ class _History:
                 self._know(new)
 
     def _check(self, new: list[str], what: str) -> None:
-        """Whether it has all that these messages follow from, in the groups in which it is."""
+        """Check that it has all causes of these messages, in the groups that it is in."""
         have, demanded = self._application.have, self._judge.is_demanded
         for message in new:
             for stream, last in self._judge.past[message].items():
@@ -198,7 +201,7 @@ class _History:
         return any(first < self._at < last for first, last in self._ends.get(group, ()))
 
     def _know(self, new: list[str]) -> None:
-        """They, and all before them, precede what it broadcasts from now on."""
+        """These messages, and all before them, precede whatever it broadcasts from now on."""
         past = self._past
         for message in new:
             for stream, last in self._judge.past[message].items():
@@ -215,8 +218,9 @@ def _replay(lines: Sequence[RingLine]) -> RingApplication:
 
 
 def _memberships(lines: Sequence[RingLine]) -> dict[str, list[tuple[int, int]]]:
-    """When an application may have been out of a group: from when it was about to leave it, or knew that it
-    was removed, until it was back. It knew that at some time after it joined, or had a message last."""
+    """When an application may have been out of a group: from the time it was about to leave it, or learned of
+    its removal, until it was back. It learned of its removal some time after it joined, or after its last
+    delivery."""
     found: dict[str, list[tuple[int, int]]] = {}
     last: dict[str, int] = {}
     leaves: dict[str, int] = {}
@@ -233,7 +237,7 @@ def _memberships(lines: Sequence[RingLine]) -> dict[str, list[tuple[int, int]]]:
 
 
 def _sent_again(lines: Sequence[RingLine]) -> set[str]:
-    """What it had broadcast in a group and did not have any more in the state with which it returned."""
+    """What it had broadcast in a group that was missing from the state with which it returned."""
     application, found = RingApplication(), set[str]()
     sent: dict[str, list[str]] = {}
     for line in lines:

@@ -1,7 +1,8 @@
-"""What the applications of a ring trial write down, and what each of them has by that.
+"""The logs of the applications in a ring trial, and the messages that each application has according to its
+log.
 
-A process has one log, which survives it and its disks. A line is in the file before the next message is asked
-for. It consists of a kind, an id, a group, and a time, with a dash for what does not apply:
+A process has one log, which survives the process and its disks. A line is written before the next message is
+requested. It consists of a kind, an id, a group, and a time, with a dash for what does not apply:
 
     begin AUTHOR - TIME            the process is there, with this disk
     joined - GROUP TIME            it is a member, or still is
@@ -18,7 +19,7 @@ for. It consists of a kind, an id, a group, and a time, with a dash for what doe
     change - WHAT TIME             a command of the supervisor begins
     changed - WHAT TIME            ... and has ended
 
-An id is `author/group:number`. An author is one disk of one process, so that no number comes twice.
+An id is `author/group:number`. An author is one disk of one process, so that no id occurs twice.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def author_of(message: str) -> str:
 
 
 def read_lines(path: Path, start: int = 0) -> tuple[list[RingLine], int]:
-    """The complete lines from a position, and where they end."""
+    """The complete lines from an offset, and where they end."""
     if not path.exists():
         return [], start
     with path.open("rb") as file:
@@ -73,7 +74,7 @@ def read_lines(path: Path, start: int = 0) -> tuple[list[RingLine], int]:
 
 
 class RingApplication:
-    """What one application has, by its log."""
+    """The state of one application, according to its log."""
 
     def __init__(self) -> None:
         self.author = ""
@@ -82,17 +83,17 @@ class RingApplication:
         self.have: dict[str, KnownMessages] = {}
         """The messages that it has, by group, while it is a member."""
         self.present: set[str] = set()
-        """Groups that it has joined since its process began."""
+        """Groups that it has joined since its process started."""
         self.stable: set[str] = set()
         self.left: set[str] = set()
-        """Groups that it has left at any time, or was about to."""
+        """Groups that it has left at any time, or was about to leave."""
         self.restored: Counter[str] = Counter()
         self.last_number: Counter[str] = Counter()
         self.is_broadcasting = self.is_changing = False
         self._last = ""
 
     def follow(self, line: RingLine) -> bool:
-        """Take a line; False if it is a message that the application has, and not the one that was in flight
+        """Apply a line; False if it is a message that the application already has, unless it was in flight
         when its process ended."""
         kind, message, group = line.kind, line.message, line.group
         match kind:
@@ -134,7 +135,7 @@ class RingApplication:
         return True
 
     def _deliver(self, message: str, group: str, is_again: bool) -> bool:
-        # A founder may be given messages before `join` has returned.
+        # Deliveries to a founder may begin before `join` has returned.
         if not self.have.setdefault(group, KnownMessages()).add(message):
             is_in_flight = is_again and message == self._last
             self.redelivered += is_in_flight
@@ -145,12 +146,12 @@ class RingApplication:
 
 
 class RingLog:
-    """The log of a process, which writes it and has what it says."""
+    """The log of a process: writes it, and tracks the application's state."""
 
     def __init__(self, path: Path, author: str) -> None:
         lines, complete = read_lines(path)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.ftruncate(self._file, complete)  # a kill may have cut off a line
+        os.ftruncate(self._file, complete)  # a kill may have truncated the last line
         self.application = RingApplication()
         for line in lines:
             self.application.follow(line)

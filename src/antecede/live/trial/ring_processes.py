@@ -1,4 +1,4 @@
-"""The processes of a ring trial, and what their applications have written down."""
+"""The processes of a ring trial, and the logs of their applications."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class RingProcess:
             )
 
     def command(self, *words: str) -> None:
-        """Have it do something; its log says when that is done."""
+        """Send it a command; its log says when that is done."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(f"{' '.join(words)}\n".encode())
             self.application.is_changing = True
 
     async def kill(self) -> None:
-        """By SIGKILL."""
+        """Kill it with SIGKILL."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -69,19 +69,19 @@ class RingProcess:
 
     @property
     def is_back(self) -> bool:
-        """Whether it has begun since it was killed last."""
+        """Whether it has started since it was last killed."""
         return self.application.begun > self.kills
 
     @property
     def is_present(self) -> bool:
-        """Whether it is in its groups, and nothing is done to it."""
+        """Whether it is in its groups, and no change is acting on it."""
         application = self.application
         is_stable = not application.is_changing and not self.is_stopped
         return self.is_back and is_stable and len(application.present) == len(self.groups)
 
     @property
     def is_stable(self) -> bool:
-        """Whether all members of its groups are there, as it sees them, and none is on the way in or out."""
+        """Whether, in its views, all members of its groups are up, and none is joining or leaving."""
         return self.application.stable.issuperset(self.groups)
 
     @property

@@ -2,8 +2,8 @@
 
     python -m antecede.live.trial.ring_worker FOLDER NAME DISK
 
-The log (`ring_log.py`) is what the application knows, independent of the process's own store. Commands come
-as lines on its input: `leave GROUP`, after which it joins the group again, and `remove GROUP NAME`.
+The log (`ring_log.py`) records what the application knows, independently of the process's own store. Commands
+are lines on its input: `leave GROUP`, after which it rejoins the group, and `remove GROUP NAME`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RingWorker:
         self._node.faults = FaultInjection(delay=setup.delay, cut_every=setup.cut_every)
 
     async def run(self) -> None:
-        """Until SIGTERM."""
+        """Run until SIGTERM."""
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         async with Connecting(self._node):
@@ -76,8 +76,8 @@ class RingWorker:
                     await task
 
     async def _found(self) -> None:
-        """All its groups, before it is given a message: a founder that begins late may be given the first
-        ones after messages of other groups that follow from them."""
+        """Found all its groups before anything is delivered: the first messages delivered to a late founder
+        might be preceded by messages of other groups that depend on them."""
         for group in self._my_groups:
             if self._is_founder(group) and group not in self._log.application.have:
                 await self._join(group)
@@ -89,7 +89,7 @@ class RingWorker:
         await asyncio.gather(self._broadcast(), self._obey(), self._look())
 
     def _is_founder(self, group: str) -> bool:
-        """Whether it has not left the group, nor lost its disk."""
+        """Whether it has neither left the group nor lost its disk."""
         return self._author.endswith(".0") and group not in self._log.application.left
 
     async def _join(self, group: str) -> None:
@@ -131,7 +131,7 @@ class RingWorker:
                 self._log.write(kind, message.body.decode().rstrip(), message.group)
 
     async def _look(self) -> None:
-        """Note whether groups are stable, whenever that changes."""
+        """Log whether groups are stable, whenever that changes."""
         stable = self._log.application.stable
         while True:
             for name, members in self._setup.groups.items():
@@ -141,7 +141,7 @@ class RingWorker:
                     self._log.write("stable" if is_stable else "unstable", group=name)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    # What the supervisor says
+    # Commands of the supervisor
 
     async def _obey(self) -> None:
         reader = asyncio.StreamReader()
@@ -154,7 +154,7 @@ class RingWorker:
             self._log.write("changed", group=what)
 
     async def _leave(self, group: str) -> None:
-        """And join again."""
+        """Leave a group and rejoin it."""
         self._log.write("leave", group=group)
         await self._groups.pop(group).leave()
         self._log.write("left", group=group)
@@ -162,7 +162,7 @@ class RingWorker:
         await self._join(group)
 
     async def _remove(self, group: str, name: str) -> None:
-        """Though it is alive: it returns."""
+        """Remove a member that is alive: it returns."""
         labels = [each for each in self._groups[group].view.members if each.partition("~")[0] == name]
         for label in labels:
             try:

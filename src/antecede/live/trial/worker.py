@@ -2,11 +2,11 @@
 
     python -m antecede.live.trial.worker CONFIG LOG MESSAGES PAUSE BYTES
 
-The log is what the application knows, independent of the member's own store: a line for each message that
-was accepted (`s`) or delivered (`d`, or `r` if redelivered), written before the next one is asked for, and
-one with the number of messages accepted before (`+`) at each start. It survives SIGKILL, so it shows what
-was delivered twice or never. Some messages take a while, so that kills find them in flight, and some are
-refused at first.
+The log records what the application knows, independently of the member's own store. It has a line for each
+message that was accepted (`s`) or delivered (`d`, or `r` if redelivered), written before the next one is
+requested, and at each start a line with the number of messages accepted before (`+`). It survives SIGKILL, so
+it shows which messages were delivered twice or never. Some messages are processed slowly, so that kills find
+them in flight, and some are rejected at first.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from antecede.live.joining import Joining
 from antecede.live.settings import Settings
 
 _CONCURRENT = 64
-"""Broadcasts that wait for the disk at the same time, at full speed."""
+"""Concurrent broadcasts that wait for the disk, at full speed."""
 _REFUSED_EVERY, _SLOW_EVERY, _SLOW_SECONDS = 16, 8, 0.005
 _TEXT = b"effects come after their causes, "
 
 
 class ApplicationLog:
-    """Lines that are in the file as soon as they are written."""
+    """Lines that are written to the file immediately."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -66,7 +66,7 @@ async def receive(group: Group, log: ApplicationLog) -> None:
 
 
 async def run(config: str, path: str, messages: int, pause: float, size: int) -> None:
-    """Until SIGTERM."""
+    """Run until SIGTERM."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     log = ApplicationLog(path)
