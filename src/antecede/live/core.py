@@ -299,7 +299,7 @@ class Core:
         self._defer_awaiting(len(payloads))
         effects = self.protocol.broadcast_all(payloads, now)
         if effects.message is None:
-            raise LocalError(f"{self.protocol.name} gave a message no identity")
+            raise LocalError(f"{self.protocol.name} gave a message no id")
         first = effects.message.seq - len(payloads) + 1
         own, control = self.stability.received[self.me], dict[int, int]()
         contents = payloads if self.seals is None else [content_of(payload) for payload in payloads]

@@ -457,7 +457,7 @@ class Group(ConsumerSide, ProducerSide):
         self._observers.tell_notice(Notice(kind, member, text, time.time()))
 
     def _end_refusal(self, member: str) -> None:
-        """It is connected."""
+        """End the problem of a refused member, which is now connected."""
         self._problems.end(("refused", member))
 
     @abc.abstractmethod

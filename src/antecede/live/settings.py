@@ -280,7 +280,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.encrypt and (self.keys is None or not self.sign):
             raise InputError("encrypt: members and phones need keys of their own for it, and sign = true")
         if self.relay and (not self.encrypt or self.super_peers):
-            raise InputError("relay: it is for members of groups with encrypt = true that only pass on")
+            raise InputError("relay: it is for members of groups with encrypt = true that only forward")
 
     def roster(self) -> Roster:
         """All members, validated."""

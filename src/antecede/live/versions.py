@@ -29,7 +29,7 @@ from collections.abc import Iterable
 FIXED_WIRE = {
     5: "0.1.0: the first that later releases speak, too (docs/wire.md)",
 }
-"""Of groups with a fixed list of members."""
+"""The wire versions of groups with a fixed list of members."""
 
 CHANGING_WIRE = {
     1: "members join, leave, are removed and return; phones",
@@ -40,7 +40,7 @@ CHANGING_WIRE = {
     "messages may be for some members only; what a returning member brings back says who has broadcast it "
     "first; super peers tell which phones they have expelled (`Expulsion`)",
 }
-"""Of groups with dynamic membership."""
+"""The wire versions of groups with dynamic membership."""
 ADDRESSED_SINCE = 2
 """The first version with messages for some members only."""
 AUTHORS_SINCE = 2

@@ -84,4 +84,4 @@ def decode_snapshot(data: bytes) -> GroupSnapshot:
     try:
         return _snapshots.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteError(f"not what a member of a group starts with: {error}") from error
+        raise RemoteError(f"not the initial state of a member of a group: {error}") from error

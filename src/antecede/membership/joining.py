@@ -222,7 +222,7 @@ class JoiningMember(ReturningMember, kw_only=True):
 
     def _on_disowning(self, stream: Stream, message: MessageId) -> None:
         if self.order.delivered.get(stream) and stream not in self.ends:
-            raise RemoteError("it says that a member never started, and that has broadcast")
+            raise RemoteError("it says that a member never started, but the member has broadcast")
         self.changes.append(ViewChange("disown", stream, message))
         if stream not in self.ends:
             self._end(stream, 0)

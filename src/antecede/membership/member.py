@@ -168,7 +168,7 @@ class ChangingMember(LeavingMember, kw_only=True):
         elif content.original is not None and content.original.origin in self.addresses:
             # A member that brings back a message of a stream has delivered the removal of that stream's
             # member.
-            raise RemoteError("a copy of a message of one that is a member")
+            raise RemoteError("a copy of a message whose author is a member")
         elif self._is_new(content.original):
             message, _ = self._identify(content, delivery.message)
             self.undelivered.append(Delivery(message, content.payload, delivery.causes))
@@ -259,7 +259,7 @@ class ChangingMember(LeavingMember, kw_only=True):
 
     def _receive_unnumbered(self, packet: UnnumberedPacket, now: int) -> None:
         if not is_sent_directly(decode_content(packet.payload)):
-            raise RemoteError("a message without a number that is no report on removed streams")
+            raise RemoteError("a message without a number that is not a report on removed streams")
         if not self.is_member or packet.member in self.ends:
             return
         is_known = packet.member in self.order.delivered

@@ -204,7 +204,7 @@ class DepartureConfirmed(ControlPacket, frozen=True, array_like=True, tag=41):
     ended: frozenset[Stream]
     """The streams that have ended or whose members no longer need the message."""
     contacts: dict[Stream, bytes] = msgspec.field(default_factory=dict)
-    """Of those in `view`."""
+    """The contacts of the members in `view`."""
     is_forgotten: bool = False
     """Whether the sender has forgotten the receiver's stream: then every member has closed it."""
 

@@ -290,7 +290,8 @@ class Phone(msgspec.Struct):
         elif coming is not None and self.here is not None and link == coming.hub and self.is_released:
             self.before += self.here.peer.holdback.ready
             coming.begin(welcome.number, welcome.skipped.numbers())
-            # Not those of the slot: its previous phone may be the author of messages that this one has.
+            # Recognise own messages by the queue, not by the slot: the slot may have belonged to another
+            # phone, whose messages this one has.
             queued = {packet.message_ids()[0] for packet in self.queue}
             for each in self.retained:
                 each.number = 0 if each.entry.original in queued else welcome.current

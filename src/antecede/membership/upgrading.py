@@ -44,7 +44,7 @@ class UpgradingMember(ReportingMember, kw_only=True):
     required: dict[int, VersionRequired] = msgspec.field(default_factory=dict)
     """By address, the version that the process there requires."""
     informed: dict[Stream, int] = msgspec.field(default_factory=dict)
-    """By address, the last version that this member has announced there as required."""
+    """By stream, the last required version that this member has announced to its member."""
     may_agree: bool = False
     """Whether an event since the last check may change the version."""
 

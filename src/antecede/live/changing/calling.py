@@ -40,7 +40,7 @@ CALLS_AT_ONCE, _TURN_SECONDS = 16, 0.5
 _ANSWER_SECONDS = 3.0
 """The same for a member that is reachable but slow to answer, as many are when a large group starts."""
 _PAUSE_EACH = 0.01
-"""For each link, how long the side with the greater name waits to be called."""
+"""Added to the wait of the side with the greater name, for each link of its process."""
 _LONGEST_WAIT = 30.0
 """How long it waits in a large group while other members call it."""
 GREETING_SECONDS = 10.0

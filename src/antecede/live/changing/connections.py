@@ -345,7 +345,7 @@ class MemberConnections(ServedConnections):
         name = self._core.partner_name(link)
         self._check_identity(wire, name)
         self._core.step(PartnerGone(link, answer, self._clock.now()))
-        self._log.info("%s is no partner any more", name, extra={"peer": name})
+        self._log.info("%s is no longer a partner", name, extra={"peer": name})
         self._stepped()
         raise StaleGreetingError
 

@@ -150,7 +150,7 @@ class ChangingCore(DeliveringCore):
         """Handle an event. A `RemoteError` leaves the member as it was."""
         handler = self._handlers.get(type(event))
         if handler is None:
-            raise RemoteError(f"it sends a {type(event).__name__}, which groups that change do not have")
+            raise RemoteError(f"it sends a {type(event).__name__}, which dynamic groups do not use")
         handler(event)
         if self.secrecy is not None:
             self.secrecy.note(event)

@@ -76,7 +76,7 @@ class Encryption:
             offer, rest = _split(iter([state]) if isinstance(state, bytes) else state)
             has_state = decode_offer(offer).has_state
         except RemoteError as error:
-            raise LocalError(f"this member cannot begin with what its contact has sent: {error}") from error
+            raise LocalError(f"this member cannot start from the state of its contact: {error}") from error
         self._core.step(ReadingBegun(offer, False, now))
         if not has_state:
             return None
@@ -157,7 +157,7 @@ def _split(parts: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     end = OFFER_PREFIX + offer_length(data[:OFFER_PREFIX])
     data = _at_least(end, data, parts)
     if len(data) < end:
-        raise RemoteError("its state ends before it begins")
+        raise RemoteError("its state is truncated")
     return data[OFFER_PREFIX:end], itertools.chain([data[end:]] if data[end:] else [], parts)
 
 

@@ -22,7 +22,7 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
     """If the receiver was called at a former address: the members that it knows in its current incarnation,
     and their addresses."""
     contacts: dict[int, bytes] = {}
-    """The same members' addresses."""
+    """The addresses of these members."""
 
 
 class Founded(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):

@@ -102,7 +102,7 @@ class GoneError(ConnectionError):
     """A greeting on a link that no longer exists; `answer` is sent back."""
 
     def __init__(self, answer: Gone) -> None:
-        super().__init__("a greeting of one that is forgotten, or at an address that was given up")
+        super().__init__("a greeting from a forgotten process, or to an address that was given up")
         self.answer = answer
 
 

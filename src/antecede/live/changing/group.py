@@ -70,7 +70,7 @@ _TICKS_BETWEEN = 5
 _REFUSED_SECONDS = 60.0
 """How long after the last refusal the problem is considered over."""
 _REFUSED_AND_BACK_SECONDS = 3.0
-"""The same if there is a connection."""
+"""The same time for a member that is connected."""
 _FAREWELL_SECONDS = 3.0
 """How long a member that may leave waits for members that have not acknowledged its last packets."""
 

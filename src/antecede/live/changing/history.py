@@ -57,7 +57,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, array_like=True):
     """The first record of a segment."""
 
     position: int
-    """Of the last message before it."""
+    """The position of the last message before the segment."""
     counts: dict[str, int]
     """By origin, the sequence number of the last message up to there."""
 

@@ -231,7 +231,7 @@ class PhoneGroup(DynamicGroup):
     def _report_cut_off(self) -> None:
         if not self._failover.seeks:
             if self._problems.end("cut off"):
-                self._notify("room", self.super_peer, "a super peer is reached again")
+                self._notify("room", self.super_peer, "a super peer can be reached again")
             return
         text = f"{self.super_peer} is out of reach, and no other super peer is reached so far"
         if self._problems.begin("cut off", "unreachable", self.super_peer, text):
@@ -249,7 +249,7 @@ class PhoneGroup(DynamicGroup):
         try:
             await self._connections.seek(who.at or "", who.name, self._on_greeted)
         except (OSError, TimeoutError, AntecedeError) as error:
-            self._log.info("%s is not reached: %s", who.name, error, extra={"peer": who.name})
+            self._log.info("%s cannot be reached: %s", who.name, error, extra={"peer": who.name})
             self._reasons[who.name] = str(error) or "it does not answer"
             self._calling = ""
 

@@ -56,16 +56,16 @@ class PresenceTable:
     def receive(self, link: int, update: PresenceUpdate) -> None:
         names = self._heard.get(link)
         if names is None:
-            raise RemoteError("it says who is connected, and is a phone")
+            raise RemoteError("it sends presence updates, and is a phone")
         try:
             for name in update.come:
                 validate_name(name)
         except InputError as error:
-            raise RemoteError(f"it says that somebody is connected whose name is none: {error}") from error
+            raise RemoteError(f"its presence update has an invalid name: {error}") from error
         names.difference_update(update.gone)
         names.update(update.come)
         if len(names) > MAX_NAMES:
-            raise RemoteError(f"it says that more than {MAX_NAMES:,} are connected to it")
+            raise RemoteError(f"its presence updates name more than {MAX_NAMES:,} processes")
 
     def everyone(self, believes: Callable[[int], bool]) -> frozenset[str]:
         """Everyone who is connected, according to the links that are believed."""

@@ -92,7 +92,7 @@ def encode_report(last: ProgressReport | None, report: ProgressReport) -> bytes:
 def apply_delta(last: ProgressReport | None, delta: ReportDelta) -> ProgressReport:
     """The complete report."""
     if last is None:
-        raise RemoteError("a report of changes, and none before it")
+        raise RemoteError("a report of changes without a previous report")
     delivered, numbers = dict(last.delivered), _unpack(delta.counts)
     streams, place = sorted(last.delivered), 0
     for passed, grown in zip(numbers[::2], numbers[1::2], strict=True):

@@ -127,7 +127,7 @@ class StreamSeals(Sealer):
         """The name whose key signs the messages of a stream."""
         contact = self._contact_of(stream)
         if contact is None:
-            raise RemoteError("messages of a member of whose admission nothing is known here")
+            raise RemoteError("messages of a member whose admission is not known here")
         return contact.name
 
     def _contact_of(self, stream: Stream) -> Contact | None:
@@ -309,7 +309,7 @@ class StreamSeals(Sealer):
         for stream, address in welcome.addresses.items():
             _check_bound(stream, address, contacts.get(stream), welcome.admissions.get(stream))
         if any(report.delivered.get(me) for report in welcome.progress.values()):
-            raise RemoteError("a welcome that says what others have of messages that do not exist yet")
+            raise RemoteError("a welcome that reports deliveries of messages that do not exist yet")
         names, self._early_contacts = self._early_contacts, {**self._early_contacts, **contacts}
         try:
             self._check_passed_on(member, welcome, now)
@@ -467,7 +467,7 @@ def _check_bound(stream: Stream, address: int, contact: Contact | None, admissio
     if not is_founder(stream):
         is_bound &= admission is not None and stream == admitted_stream(address, admission)
     if not is_bound:
-        raise RemoteError("a welcome that names members who are not who it says")
+        raise RemoteError("a welcome with members whose identity is not proven")
 
 
 def _messages(member: ChangingMember, packet: Packet) -> Iterator[tuple[MessageId, bytes, Causes]]:

@@ -235,7 +235,7 @@ class Secrecy:
                 self._on_reader(reader, is_own)
             case ReadersGone() as gone:
                 if delivery.message.origin >= PHONE_ORIGINS:
-                    raise RemoteError("it says that others have gone, and is a phone")
+                    raise RemoteError("it reports departures, and is a phone")
                 self._on_gone(gone)
                 if is_own and self._core.address in gone.addresses:
                     self.state.announced = self._places.own

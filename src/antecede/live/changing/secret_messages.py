@@ -263,7 +263,7 @@ def read_about_keys(payload: bytes) -> AboutKeys:
     try:
         found: AboutKeys = _about_keys.decode(unwrap(payload).body)
     except _ERRORS as error:
-        raise RemoteError(f"what it says about keys cannot be decoded: {error}") from error
+        raise RemoteError(f"its message about keys cannot be decoded: {error}") from error
     match found:
         case Reader():
             _check_reader(found)

@@ -227,9 +227,9 @@ class StateFetch:
         if offer.length > self._max_bytes:
             raise StateTooLargeError(f"a state of {offer.length:,} bytes; {self._max_bytes:,} at most")
         if len(offer.digest) not in (0, DIGEST_BYTES) or offer.length < 0:
-            raise RemoteError("it offers a state that cannot be")
+            raise RemoteError("it offers an invalid state")
         if offer.first < 0 or len(offer.counts) > MAX_COUNTS or (offer.length and not offer.digest):
-            raise RemoteError("it offers a state that cannot be")
+            raise RemoteError("it offers an invalid state")
         if log.exists and log.first != offer.first:
             log.clear()
         self._is_verified, self._is_resumed = False, True

@@ -52,7 +52,7 @@ class Watch:
         """Called periodically: suspect members that are silent for too long."""
         for stream in self._suspicions.check():
             timeout = self._suspicions.timeout(stream)
-            self._tell("suspected", self._labels[stream], text=f"nothing was heard of it for {timeout:.1f} s")
+            self._tell("suspected", self._labels[stream], text=f"no sign of life for {timeout:.1f} s")
 
     def tell_changes(self) -> None:
         """Report the changes that the core has recorded."""

@@ -141,7 +141,9 @@ async def ask(store: str, request: ControlRequest, seconds: float | None = _SECO
         raise InputError(
             f"{store}: no member answers there ({error or 'too late'}); is it running?"
         ) from error
-    reply: dict[str, Any] = msgspec.json.decode(line) if line else {"error": "the member has closed"}
+    reply: dict[str, Any] = (
+        msgspec.json.decode(line) if line else {"error": "the member has closed the connection"}
+    )
     if "error" in reply:
         raise InputError(reply["error"])
     return reply

@@ -108,7 +108,7 @@ class _Collector:
             ("connected_partners", "partners with a connection", len(group.connected)),
             ("store_bytes", "size of the store", group.store_bytes),
             ("members", "members of the group", len(view)),
-            ("suspected_members", "members that are not heard", len(suspected(view))),
+            ("suspected_members", "members that seem to be down", len(suspected(view))),
             ("removing_members", "members whose removal is under way", len(view.removing)),
         ]
 
@@ -223,7 +223,7 @@ async def _answer_request(
 def _refusal(token: str, fields: list[str], is_near: bool) -> str | None:
     """Why a client may not see the state; None if it may."""
     if not is_near:
-        return "the state is told to this machine alone: use ssh -L, or set `insecure` to true"
+        return "the state is shown on this machine only: use ssh -L, or set `insecure` to true"
     for field in fields:
         name, _, value = field.partition(":")
         if name.lower() == "authorization":

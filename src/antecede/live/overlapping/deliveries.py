@@ -88,7 +88,7 @@ class NodeDeliveries(Deliveries):
 
     async def next(self, iterator: MessageIterator) -> Message:
         if not isinstance(iterator, GroupIterator):
-            raise TypeError("an iteration over what is no group")
+            raise TypeError("an iteration over something that is not a group")
         group, self.has_begun = iterator.group, True
         is_shared = group in self._waiting or (self._waiting and (group is None or None in self._waiting))
         if is_shared or (iterator.has_begun and self._current.get(group) is not iterator):

@@ -187,7 +187,7 @@ class SubgroupMember(FixedGroup):
             return {}
         first, seconds = self._core.me - mine.me, (now - since) / 1e9
         held = f"{len(mine.queue):,} messages are held, since the next was due {seconds:.1f} s ago"
-        return {first + rank: f"it has not confirmed how far its clock has come: {held}" for rank in ranks}
+        return {first + rank: f"it has not confirmed the progress of its clock: {held}" for rank in ranks}
 
     def _report(self, key: tuple[str, int], peer: int, text: str) -> None:
         name = self._names[peer]

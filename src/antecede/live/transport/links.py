@@ -149,9 +149,9 @@ class PartnerLink:
     def is_replaced_by(self, greeting: Greeting, by_lesser_name: bool) -> bool:
         """Whether a new connection replaces the one that is open.
 
-        If both sides have called each other at once, both keep the call by the lesser name. But a later life of
-        the partner is always served: its earlier one has ended, or runs on a copy of the store and learns of
-        this when it calls again.
+        If both sides have called each other at once, both keep the call by the lesser name. But a later life
+        of the partner is always served: its earlier one has ended, or runs on a copy of the store and learns
+        of this when it calls again.
         """
         return by_lesser_name or not self._by_lesser_name or greeting.lineage[-1] != self._life
 

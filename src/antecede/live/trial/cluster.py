@@ -80,11 +80,11 @@ class TrialMember(msgspec.Struct):
 class ClusterResult(msgspec.Struct):
     members: list[TrialMember]
     faults: list[str]
-    """What went wrong, in words."""
+    """Descriptions of all violations and failures."""
     seconds: float
     kills: int
     cuts: int
-    """Of connections, at both of their ends."""
+    """Broken connections, counted at both ends."""
     store_bytes: int
 
 

@@ -84,7 +84,7 @@ def bucket(nanoseconds: int) -> int:
 
 
 def quantile(counts: dict[int, int], share: float) -> float:
-    """In milliseconds."""
+    """A quantile of the latency, in milliseconds."""
     wanted = share * sum(counts.values())
     for value, count in sorted(counts.items()):
         wanted -= count
