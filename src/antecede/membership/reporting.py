@@ -125,8 +125,8 @@ class ReportingMember(MemberState, kw_only=True):
 
     def _greet(self, least: int = 2) -> None:
         """Announce this member's admission before its first message to others that may not know its sponsor.
-        If this member and the sponsor are gone, nobody else can determine that they never were members. It does so if at least
-        `least` admissions may be unknown to others: its own, its sponsor's, and so on."""
+        If this member and the sponsor are gone, nobody else can determine that they never were members. It
+        does so if at least `least` admissions may be unknown to others: its own, its sponsor's, and so on."""
         greeting = self._report()
         if len(greeting.admissions) >= least:
             self.outbox.append(
