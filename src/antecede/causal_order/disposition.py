@@ -43,7 +43,7 @@ class _Graph(NamedTuple):
     unmet: Any
     """The number of causes that each row still waits for."""
     incomplete: Any
-    """The number of rows to emit without one of their causes."""
+    """Which rows are to be emitted without one of their causes."""
     heap: Any
     """The rows that are ready; later reused as a stack of quarantined rows."""
 

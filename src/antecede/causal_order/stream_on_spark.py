@@ -38,7 +38,7 @@ from antecede.errors import InputError
 _BUCKET = "_antecede_bucket"
 _COUNTS = RowCounts.__struct_fields__
 _PACKED_BYTES = 1 << 25
-"""How many rows are packed at once; with fewer, the packed tables become smaller and more numerous."""
+"""How many bytes are packed at once; with fewer, the packed tables become smaller and more numerous."""
 MAX_STREAM_TASKS = 64
 """The number of tasks that can order a stream. Checkpoints depend on it, so it can never change."""
 _PACKED = pa.schema([("bucket", pa.int32()), ("parcel", pa.binary())])
