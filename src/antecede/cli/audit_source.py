@@ -1,4 +1,4 @@
-"""antecede audit on a source that has causes and no deliveries: the verdict on its dependency log."""
+"""antecede audit on a source that has causes but no deliveries: the verdict on its dependency log."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def audit_source(
             f"if causes are elsewhere in them, save the preset (antecede sources {name} > "
             f"mine.toml), change its causes, and give --preset mine.toml{bad.first_example()}"
         )
-    # Of records with one id the first is judged.
+    # Of records with one id, only the first is judged.
     bad.leave_out("records whose id is there already", verdict.duplicate_records)
     based_on = lineage(bad, 1, engine)
     if as_json:

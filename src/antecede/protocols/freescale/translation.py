@@ -17,7 +17,8 @@ class InternalReport(msgspec.Struct):
 
 
 class TranslationTable(msgspec.Struct):
-    """An entry is dropped when every internal peer has reported that it will not name it again."""
+    """External messages by number, and the inverse. An entry is dropped when every internal peer has reported
+    that it will not name it again."""
 
     messages: dict[int, MessageId] = msgspec.field(default_factory=dict)
     """By number."""
@@ -25,7 +26,7 @@ class TranslationTable(msgspec.Struct):
     """The inverse."""
     cleaned_up_to: int = 0
     retained: list[int] = msgspec.field(default_factory=list)
-    """Up to this number, the table holds only these entries."""
+    """Up to `cleaned_up_to`, the table holds only these entries."""
 
     def add(self, number: int, message: MessageId) -> None:
         self.messages[number] = message
