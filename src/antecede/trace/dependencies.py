@@ -28,7 +28,7 @@ DISTINCTIVE = {"node", "parents"}
 """The columns that distinguish such a table from a trace, and from other tables with parents."""
 _MAX_CYCLE_SHOWN = 8
 _MAX_ROWS_PER_BYTE = 8
-"""The least number of bits that a node's name takes, however it is compressed."""
+"""The most rows per byte of a file: a node's name takes at least one bit, however it is compressed."""
 
 
 class Dependencies(NamedTuple):
@@ -216,7 +216,7 @@ def _topological_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, wh
     effect = np.repeat(np.arange(size), np.diff(start))
     if (cause < effect).all():
         return np.arange(size)
-    from antecede.causality.topological_sort import kahn  # Needs the compiler, so it is not imported merely to look at a header.
+    from antecede.causality.topological_sort import kahn  # Needs the compiler.
 
     by_cause = np.argsort(cause, kind="stable")
     after = np.searchsorted(cause[by_cause], np.arange(size + 1))

@@ -202,7 +202,7 @@ def causal_demands(
         clocks[mine, session_of[t3]] += 1
         if keep[t3] >= 0:
             kept[keep[t3]] = clocks[mine]
-        awaited[t3] += 1  # Only itself, up to here.
+        awaited[t3] += 1  # t3 itself needs its clock until here.
         for row in range(begin - 2, end):
             # Rows before the reads represent t3 itself and the transaction before it in its session.
             done = read_writer[row] if row >= begin else t3 if row == begin - 1 else t3 - 1

@@ -1,7 +1,7 @@
 """The event kernel of `hcg` and `basic`: members, gateways and what they send each other.
 
 The clocks and all tables are in `clocks`. Packets are sent as soon as they are created, in the order of the
-reference's `Effects`, which makes no difference to anyone.
+reference's `Effects`; no member can observe the difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aggregation in `vcube-agg`: messages that wait on their way for causes that travel with them.
+"""Aggregation in `vcube-agg`: messages that wait in transit for causes, and travel on with them.
 
 A message's clock is the same for all peers that forward it, so it is stored once. Of the missing causes
 only the most blocking one is ever looked for, and causes that block no child are left out. A packet with
