@@ -3,8 +3,8 @@
 Every packet takes 20 ms, so times are numbers of delays. A process joins while one member sends; the time is
 from its request to its welcome, and to its first delivery after that. A member that is down is removed; the
 time is from the moment the last survivor learns of the removal to the moment the last one has closed its
-stream. (A member that is alive returns at once, and takes part in its own removal.) Usage: changes.py [size
-...]; writes changes.json.
+stream. (A member that is alive returns at once, and takes part in its own removal.)
+Usage: changes.py [size ...]; writes changes.json.
 """
 
 from __future__ import annotations

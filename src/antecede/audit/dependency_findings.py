@@ -131,7 +131,7 @@ def missing_cause(name: str, effects: int, first: LogRecord) -> MissingCause:
 def duplicate_id(records: int, first: LogRecord, second: LogRecord) -> DuplicateId:
     """An id shared by this many records."""
     more = "" if records == 2 else f", and {records - 2:,} more"
-    text = f"{first.described} is there {records:,} times: {first.place} and {second.place}{more}"
+    text = f"{first.described} occurs {records:,} times: {first.place} and {second.place}{more}"
     return DuplicateId(first.id, records, text)
 
 

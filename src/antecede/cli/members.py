@@ -135,7 +135,7 @@ def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
         raise InputError(f"{name} is a member already")
     contacts = [f"{each['name']}@{each['at']}" for each in reply["members"] if each["at"]]
     if not contacts:
-        raise InputError("no member listens, so nobody could be asked for admission")
+        raise InputError("no member listens, so none could be asked for admission")
     values: dict[str, Any] = {"group": settings.group, "me": name, "contact": contacts}
     if reply["protocol"] != Settings(group="", me="").protocol:
         values["protocol"] = reply["protocol"]

@@ -73,7 +73,7 @@ class HttpSource:
         if status == [b"403"]:
             raise InputError(f"{self.name}: {body.decode(errors='replace').strip()[:200]}")
         if status != [b"200"]:
-            raise InputError(f"{self.name}: it has no console_token, so it tells nobody its state")
+            raise InputError(f"{self.name}: it has no console_token, so it does not report its state")
         return _read(question, body)
 
 

@@ -146,7 +146,13 @@ def _differences(one: str, other: str) -> list[int]:
 
 
 def _with_cases(quantities: Sequence[str]) -> tuple[str, list[str]]:
-    """Quantities that differ only in numbers, as one text, and the differing numbers of each."""
+    """Quantities that differ only in numbers, as one text, and the differing numbers of each.
+
+    >>> _with_cases(["a, 0–50 ms", "a, 50–250 ms"])
+    ('a, 0–50, 50–250 ms', ['0–50', '50–250'])
+    >>> _with_cases(["9 peers, 0–5 ms", "5 peers, 5–25 ms"])[0]
+    '9 peers, 0–5; 5 peers, 5–25 ms'
+    """
     if len(quantities) == 1:
         return quantities[0], [""]
     places = _differences(quantities[0], quantities[1])

@@ -124,7 +124,7 @@ def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> CdcEve
 
 def _digest(event: dict[str, Any], topic: str, key: Any) -> str | None:
     """Distinguishes rows outside transactions, by everything that stays the same when a connector writes them
-    again. Rows without a key may be equal and yet distinct, so they have none."""
+    again. Rows without a key may be equal and yet distinct, so they have no digest."""
     if key is None:
         return None
     source = {name: value for name, value in event["source"].items() if name != "snapshot"}

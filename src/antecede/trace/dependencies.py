@@ -110,7 +110,7 @@ def dependencies(
             f"row {numbers[row]}: node {names[row]} is in row {numbers[firsts[codes[row]]]} already"
             for row in np.flatnonzero(again)
         )
-        bad.add_all("nodes that are there already, left out", examples, int(again.sum()), where)
+        bad.add_all("nodes that repeat a name, left out", examples, int(again.sum()), where)
         table, numbers = table.filter(pa.array(~again)), numbers[~again]
     nodes, processes, parents = (table.column(name).combine_chunks() for name in COLUMNS)
     start, cause = _causes(nodes, parents, where, bad, numbers)

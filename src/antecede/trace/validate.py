@@ -211,7 +211,10 @@ def check_value(value: Any, name: str) -> Any:
 
 
 def convert_value(value: Any, kind: pa.DataType, label: str) -> Any:
-    """A value of another program's table in our column's type; None if it is empty."""
+    """A value of another program's table in our column's type; None if it is empty.
+
+    Numbers may be names, text may be numbers, and text with spaces may be a list.
+    """
     if value is None or value == "":
         return None
     converted: Any

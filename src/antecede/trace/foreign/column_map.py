@@ -57,7 +57,7 @@ def parse_dependency_map(texts: Sequence[str]) -> dict[str, str]:
             ours = ", ".join(_DEPENDENCY_COLUMNS)
             raise InputError(f"--map: '{pair}' is no column of a table of dependencies; there are {ours}")
         if names.setdefault(name, theirs) != theirs:
-            raise InputError(f"--map: {name} is there twice")
+            raise InputError(f"--map: {name} is named twice")
     return names
 
 
@@ -115,7 +115,7 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
         elif name not in COLUMNS:
             raise _no_such_column(name, theirs)
         elif name in columns:
-            raise InputError(f"--map: {name} is there twice")
+            raise InputError(f"--map: {name} is named twice")
         else:
             columns[name] = theirs
     if columns.get(MESSAGE) and (columns.get("origin") or columns.get("seq")):

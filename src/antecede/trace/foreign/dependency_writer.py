@@ -92,7 +92,7 @@ class DependencyWriter:
             self.bad(f"rows without a {'process' if node else 'node'}, left out", where)
             return
         if node in self._place:
-            self.bad("nodes that are there already, left out", f"{where}: {node}")
+            self.bad("nodes that repeat a name, left out", f"{where}: {node}")
             return
         if not -(2**63) <= seq < 2**63:
             self.bad("rows whose seq is too large, left out", f"{where}: {str(seq)[:30]}")

@@ -315,7 +315,7 @@ def _add_events(events: list[_LoggedEvent], execution: _Execution, into: NodeCol
         mine = hosts.setdefault(each.host, {})
         if own in mine:
             where = f"line {each.line}: {each.host} {own}, as in line {mine[own].line}"
-            into.bad("events whose clock was there already, left out", where)
+            into.bad("events that repeat a clock, left out", where)
             continue
         if own < last.get(each.host, 0):
             where = f"line {each.line}: {each.host} {own} after {last[each.host]}"
