@@ -170,7 +170,7 @@ def _getter(steps: tuple[Step, ...]) -> Callable[[Any], Any]:
 class Template:
     """A text with paths in braces; `{{` and `}}` are literal braces. A value in `nothing` counts as none.
 
-    `values` takes a record, and returns no value, one value, or with `[]` several. Empty values count as none.
+    `values` takes a record, and returns none, one, or with `[]` several values. Empty values count as none.
     """
 
     def __init__(self, text: str, nothing: Collection[str] = ()) -> None:
