@@ -39,12 +39,12 @@ from antecede.protocols.freescale.packets import InternalAck, NumberAssignment, 
 
 HERE = Path(__file__).parent
 VERSION = 2
-"""Of the wire format."""
+"""The version of the wire format."""
 PIA = Contact("pia", bytes(range(8)), "", is_phone=True)
 SUE = Contact("sue", b"", "10.0.0.7:7000")
 DANA = Contact("dana", bytes(8), ":7000")
 ANA = (1 << 62) + 0x1234_5678_9ABC
-"""A stream of a member that has joined: more than a number of JavaScript holds."""
+"""A stream of a member that has joined: larger than any integer of JavaScript."""
 ME = author_id(1, 3)
 LIVES = [Incarnation("5f0c", 0), Incarnation("77e1", 41)]
 ENTRY = BacklogEntry(MessageId(ME, 2), b"two", (1, 3), is_lost=True)
@@ -170,7 +170,7 @@ NAMES = {each.address: each.name for each in (SUE, DANA)}
 
 
 class Story:
-    """What a phone does and is sent, and after each step what it has to send, and to whom."""
+    """What a phone does and receives, and after each step what it has to send, and to which member."""
 
     def __init__(self) -> None:
         self._begin_life()
@@ -234,7 +234,7 @@ def _down(number: int, stream: int, causes: set[int], seq: int = 0) -> SiteDownl
 
 
 def story() -> list[dict[str, Any]]:
-    """A slot, messages in both directions, reports, what is stable, a return with a backlog, and leaving."""
+    """A slot, messages in both directions, reports, stability, a return with a backlog, and leaving."""
     told = Story()
     told.join()
     told.receive(PACKETS["a slot"])
@@ -272,9 +272,9 @@ def story() -> list[dict[str, Any]]:
 
 
 def moves() -> list[dict[str, Any]]:
-    """A move with messages in all directions, one that is refused, one whose new super peer goes away, one
-    that ends in a return since the former one is gone, and one of which the phone asks and then thinks
-    better."""
+    """A move with messages in all directions; a refused one; one whose new super peer goes away; one that
+    ends in a return, because the former super peer is gone; and one that the phone requests and then
+    cancels."""
     told = Story()
     told.join()
     told.receive(PACKETS["a slot"])
@@ -294,7 +294,7 @@ def moves() -> list[dict[str, Any]]:
     told.deliver()
     told.broadcast(b"queued, too")
     told.receive(PACKETS["released with this much"])
-    told.receive(_down(15, 0, {13}))  # from a super peer that has released it: there is no such packet
+    told.receive(_down(15, 0, {13}))  # From a super peer that has released it: there is no such packet.
     told.receive(PACKETS["the move is done"], DANA)
     told.receive(SiteDownlink(b"21", 0, 40, 21, 0, OffsetBitmap(), 0, 0), DANA)
     told.receive(NumberAssignment(6, 25), DANA)
@@ -303,11 +303,11 @@ def moves() -> list[dict[str, Any]]:
     told.broadcast(b"at dana")
     told.receive(StableNumber(24, 15), DANA)
     told.move(SUE)
-    told.receive(PhoneRefused(), SUE)  # it is no member any more
+    told.receive(PhoneRefused(), SUE)  # It is no longer a member.
     told.move(SUE)
     told.receive(MoveReady(1, 3, 4, {ANA: 15}, {}), SUE)
     told.broadcast(b"never sent")
-    told.give_up(SUE)  # the new one goes away during the move
+    told.give_up(SUE)  # The new one goes away during the move.
     told.receive(PhoneRefused(7), DANA)
     told.return_at(DANA)
     told.receive(PACKETS["a slot without a state"], DANA)
@@ -315,12 +315,12 @@ def moves() -> list[dict[str, Any]]:
     told.broadcast(b"home")
     told.move(SUE)
     told.receive(MoveReady(1, 4, 9, {0: 1}, {}), SUE)
-    told.give_up(DANA)  # the former one does not come back
+    told.give_up(DANA)  # The former one does not come back.
     told.return_at(SUE)
     told.receive(PACKETS["a slot"])
     told.start()
     told.move(DANA)
-    told.give_up(DANA)  # it does not answer: the phone stays
+    told.give_up(DANA)  # It does not answer: the phone stays.
     told.broadcast(b"still here")
     return told.steps
 

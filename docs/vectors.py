@@ -36,7 +36,7 @@ from antecede.protocols.vcube import Bundle
 
 HERE = Path(__file__).parent
 KEY = bytes(range(32))
-"""The token key of the vectors; no group has it."""
+"""The token key of the vectors; no real group uses it."""
 
 CHAIN = chain(chain(bytes(16), b"\x01"), b"\x02\x03")
 MESSAGE = DependencyPacket(b"hi", 2, 7, {0: 3, 1: 12})

@@ -29,7 +29,7 @@ async def show(group: antecede.Group) -> None:
 
 
 def printable(text: str) -> str:
-    """Others write what they like, also what a terminal would obey."""
+    """Escape what other members wrote: a terminal would obey control characters."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

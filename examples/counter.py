@@ -26,7 +26,7 @@ class Counter:
         self.group = group
         self.added: dict[str, dict[int, int]] = {name: {} for name in group.members}
         self.seen = dict.fromkeys(group.members, 0)
-        """How many messages of each member are applied here."""
+        """The number of messages of each member that are applied here."""
         self._changed = asyncio.Condition()
 
     @property
@@ -41,7 +41,7 @@ class Counter:
 
     async def _broadcast(self, body: dict[str, Any]) -> None:
         message = await self.group.broadcast(body)
-        async with self._changed:  # a member's own messages are delivered to it like all others
+        async with self._changed:  # A member's own messages are delivered to it like all others.
             await self._changed.wait_for(lambda: self.seen[message.origin] >= message.seq)
 
     async def listen(self) -> None:

@@ -54,7 +54,7 @@ class Todo:
         self._database.executescript(TABLES)
         self._changed = asyncio.Condition()
 
-    # Operations of the user
+    # Operations of the user.
 
     async def add(self, text: str) -> str:
         return await self._broadcast({"text": text, "done": False, "replaces": []})
@@ -70,12 +70,12 @@ class Todo:
             await self._broadcast({"entry": entry, "replaces": list(seen)})
 
     async def _change(self, entry: str, **change: Any) -> None:
-        if seen := self.entry(entry):  # otherwise somebody has removed it
+        if seen := self.entry(entry):  # Otherwise another user has removed it.
             last = seen[max(seen)]
             new = {"text": last.text, "done": last.done} | change
             await self._broadcast({"entry": entry, "replaces": list(seen)} | new)
 
-    # Broadcast and delivery
+    # Broadcast and delivery.
 
     async def _broadcast(self, operation: dict[str, Any]) -> str:
         """Broadcast an operation, and wait until it is applied here: the user sees what they have done."""
@@ -86,14 +86,14 @@ class Todo:
 
     async def listen(self) -> None:
         """Apply what is delivered, one's own messages included. Only here does the list change."""
-        async for message in self.group:  # asking for the next one acks the one before
+        async for message in self.group:  # Asking for the next message acks the previous one.
             self._apply(message)
             async with self._changed:
                 self._changed.notify_all()
 
     def _apply(self, message: antecede.Message) -> None:
         if message.seq <= self.applied(message.origin):
-            return  # it was applied, and the process died before the ack
+            return  # It was applied, and the process died before the ack.
         operation = message.body
         with self._database as transaction:
             for seen in operation["replaces"]:
@@ -104,10 +104,10 @@ class Todo:
                 transaction.execute("INSERT INTO versions VALUES (?, ?, ?, ?)", row)
             transaction.execute("INSERT OR REPLACE INTO applied VALUES (?, ?)", (message.origin, message.seq))
 
-    # Views
+    # Views.
 
     def applied(self, origin: str) -> int:
-        """How many messages of a member are in the list."""
+        """The number of messages of a member that are applied to the list."""
         row = self._database.execute("SELECT seq FROM applied WHERE origin = ?", (origin,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -117,7 +117,7 @@ class Todo:
         return {message: Version(entry, text, bool(done)) for message, entry, text, done in rows}
 
     def entry(self, entry: str) -> dict[str, Version]:
-        """Its versions: one, several that were written concurrently, or none."""
+        """The versions of an entry: one, several that were written concurrently, or none."""
         return {message: each for message, each in self.versions.items() if each.entry == entry}
 
     def lines(self) -> list[str]:
@@ -132,7 +132,7 @@ class Todo:
 
 
 def printable(text: str) -> str:
-    """Others write what they like, also what a terminal would obey."""
+    """Escape what other members wrote: a terminal would obey control characters."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

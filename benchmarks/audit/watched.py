@@ -20,7 +20,7 @@ class Watched(NamedTuple):
     output: str
     seconds: float
     peak_bytes: int
-    """Of it and all its children together, the largest sample."""
+    """The memory of the process and all its children together; the largest sample."""
 
 
 def run(command: Sequence[str], cores: int, exit_code: int = 0) -> Watched:
@@ -49,7 +49,7 @@ def family(pid: int) -> list[int]:
     """A process and all its descendants."""
     children: list[int] = []
     for threads in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # It has just ended.
             children += map(int, threads.read_text().split())
     return [pid, *(each for child in children for each in family(child))]
 

@@ -62,7 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="antecede-order-") as folder:
         for line in measure(asked, change, Path(folder)):
             lines.append(line)
-            # After each, as the last is far off.
+            # After each one, because the last is far off.
             keep(lines, asked.out / f"{name}.csv")
             report(
                 f"{line['rows']:>12,.0f} rows  {line['rows_per_second']:>9,.0f} rows/s  "
@@ -97,7 +97,7 @@ def measure(
         spark.conf.set("spark.sql.shuffle.partitions", asked.cores)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", asked.retain)
         given = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
-        # observe() counts what comes out, and the sink throws it away.
+        # observe() counts the output, and the sink discards it.
         counted = change(given).observe("out", F.count(F.lit(1)).alias("rows"))
         query = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
         try:
@@ -159,7 +159,7 @@ def processes() -> dict[str, list[int]]:
         try:
             name = Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
-            continue  # it has just ended
+            continue  # It has just ended.
         found["jvm" if name == "java" else "workers"].append(pid)
     return found
 

@@ -30,16 +30,16 @@ ROCKSDB, HDFS = (
     for name in ("RocksDB", "HDFSBacked")
 )
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-"""Without it RocksDB syncs and copies its files at every commit; it is on for all peers."""
+"""Without this setting, RocksDB syncs and copies its files at every commit; it is on for all peers."""
 Row = tuple[Any, ...]
 Progress = dict[str, Any]
 Group = tuple[set[str], dict[str, list[Row]]]
-"""The delivered rows, and the rows that wait, by what they wait for."""
+"""The delivered rows, and the waiting rows by the cause they wait for."""
 
 
 @dataclass
 class Job:
-    """One timed job: its input, its output, and what remains to be looked at afterwards."""
+    """A timed job: its input, its output, and what remains to be checked afterwards."""
 
     spark: Any
     """A session, or None for peers that need none."""
@@ -57,7 +57,7 @@ class Job:
 
 
 Prepare = Callable[[Job], Callable[[], None]]
-"""Called before the clock starts; what it returns is called while it runs."""
+"""Called before the clock starts; the function that it returns is timed."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Peer:
     """How many micro-batches a stream has."""
     causal: bool = True
     like: str = ""
-    """The peer to compare with: what a user would do otherwise."""
+    """The peer to compare with: what a user would otherwise use."""
 
     @property
     def files(self) -> int:
@@ -82,7 +82,8 @@ def session(cores: int) -> AbstractContextManager[SparkSession]:
 
 
 def wake(spark: SparkSession) -> None:
-    """Start workers off the clock: those that are idle for a minute end, and new ones must import."""
+    """Start workers off the clock: workers that are idle for a minute end, and new ones must import
+    modules."""
     spark.range(0, 8, 1, 8).mapInPandas(_slowly, "id long").count()
 
 
@@ -93,7 +94,7 @@ def forget_state(spark: SparkSession) -> None:
 
 
 def _slowly(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    time.sleep(0.1)  # so that every core needs a worker of its own
+    time.sleep(0.1)  # So that every core needs a worker of its own.
     yield from frames
 
 
@@ -233,10 +234,8 @@ def order_group(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> 
 
 
 def summed(progress: list[Progress]) -> dict[str, float]:
-    """Where a stream's time went, over all micro-batches; of sizes, the last.
-
-    The figures of state stores are summed over tasks, which run in parallel.
-    """
+    """How a stream's time was spent, summed over all micro-batches; sizes are those of the last one. The
+    figures of state stores are summed over tasks, which run in parallel."""
     total: dict[str, float] = defaultdict(float)
     for each in progress:
         for name in SIZES:

@@ -43,9 +43,9 @@ class Point(msgspec.Struct):
     rows: int
     seconds: list[float]
     cpu_seconds: list[float]
-    """Of the JVM, its workers and this process: unaffected by other processes on the machine."""
+    """Memory of the JVM, its workers and this process: unaffected by other processes on the machine."""
     spent: list[dict[str, float]]
-    """Where the time of a stream went."""
+    """How the time of a stream was spent."""
     like: str = ""
     inverted: int = 0
 
@@ -123,7 +123,7 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
         return make(folder, rows, groups, shuffle, peer.files, asked.seed)
 
     spark.conf.set(CHANGELOG, "true")
-    # More partitions than cores only cost, whoever uses them.
+    # More partitions than cores only add cost, for every peer.
     spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     found = Figures(
         machine(),
@@ -142,14 +142,14 @@ def measure(asked: argparse.Namespace, spark: SparkSession, folder: Path) -> Fig
     for _ in range(asked.repeats):
         for shuffle, peer in itertools.product(asked.shuffles, wanted):
             point = found.point(peer, shuffle)
-            # Workers of each kind end when they have been idle for a minute; let nobody wait for new ones.
+            # Workers end when they have been idle for a minute; do not let a peer wait for new ones.
             turn(replace(peer, batches=None), spark, make(folder, 200, 20, shuffle, 1, asked.seed), folder)
             seconds, cpu, point.inverted, spent = turn(peer, spark, given(shuffle, peer), folder)
             point.seconds.append(seconds)
             point.cpu_seconds.append(cpu)
             point.spent.append(spent)
             report(f"{seconds:7.2f} s  {cpu:7.2f} CPU s  {named(point)}, shuffled by {shuffle}")
-            # After each, as all together take long.
+            # After each one, because all of them together take long.
             keep(found, asked.out)
     return found
 
@@ -181,7 +181,7 @@ def cpu_seconds() -> float:
     """CPU seconds of this process and all its descendants, also of those that have ended."""
     ticks = 0
     for pid in family(os.getpid()):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # It has just ended.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -43,10 +43,10 @@ UNREDUCED = [
         if protocol not in (*FLAT, "hcg", "basic")
     ),
 ]
-"""Time counts for `hcg` and `basic`, so nothing of theirs is left out anyway."""
+"""Time matters for `hcg` and `basic`, so no reductions apply to them anyway."""
 
 Cell = tuple[str, str, bool]
-"""A protocol, a group, and whether schedules are left out."""
+"""A protocol, a group, and whether reductions are used."""
 
 
 def key(cell: Cell) -> str:

@@ -1,10 +1,10 @@
 """Where is the crossover between one process and Spark? Audits and causal order of 10⁵ to 10⁸ rows.
 
 Logs are made once, into the folder LOGS, and reused. Each command is a process of its own, one at a time, and
-the engines take turns, so that other load on the machine meets both. Times are from the start of the command
-to its end, and of all its processes on the CPU; of several, the least. `--engine auto` is measured too: it
-should be as fast as the better one. Audits are of a clean log, which `auto` judges in one pass, and of the
-same log without its last delivery, for which that pass is in vain: the worst case.
+the engines take turns, so that other load on the machine meets both. Times are wall-clock times of the
+command and CPU times of all its processes; of several runs, the least counts. `--engine auto` is measured
+too: it should be as fast as the better one. Audits are of a clean log, which `auto` judges in one pass, and
+of the same log without its last delivery, for which that pass is in vain: the worst case.
 """
 
 from __future__ import annotations

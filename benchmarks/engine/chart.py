@@ -1,4 +1,5 @@
-"""The figures as a picture: a dot for everybody, on a logarithmic scale; the range is a thousandfold."""
+"""The figures as a chart: a dot for each contestant, on a logarithmic scale, since the range is a
+thousandfold."""
 
 from __future__ import annotations
 

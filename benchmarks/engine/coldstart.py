@@ -1,7 +1,8 @@
 """How long the first run on a new machine takes: `./dev python benchmarks/engine/coldstart.py`.
 
-Seconds on the clock of `antecede simulate` with each kernel, from an empty cache of machine code and from
-then on, each in a process of its own; and of `import antecede`. Writes coldstart.json beside this file.
+Wall-clock seconds of `antecede simulate` with each kernel, first with an empty cache of machine code and then
+with a full one, each in a process of its own; and of `import antecede`. Writes coldstart.json beside this
+file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who takes part, and how they are measured: in turns, each by the CPU time of its one thread.
+"""The contestants and how they are measured: in turns, each by the CPU time of its single thread.
 
-A run that delivers anything at another time than our recurrence does not count: it ends the benchmark.
+A run that delivers any message at another time than our recurrence does not count: it ends the benchmark.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ Made = TypeVar("Made")
 class Contestant:
     name: str
     prepare: Callable[[Scenario], Run]
-    """Makes a run ready; what this takes is not measured."""
+    """Prepares a run, off the clock."""
     causal: bool = True
     share: float = 1.0
-    """Of the seconds of sending, for the slowest."""
+    """The share of the seconds of sending that the slowest contestants simulate."""
 
 
 def workload(kind: Literal["periodic", "poisson"], peers: int, deliveries: int) -> Scenario:
-    """Everybody sends to everybody, ten times a second, with delays of 1 to 100 ms: what a scenario has if
-    nothing else is said."""
+    """Every peer sends to every other, ten times a second, with delays of 1 to 100 ms: the defaults of a
+    scenario."""
     made = Scenario("timestamp", peers=peers, workload=kind)
     return msgspec.structs.replace(made, seconds=deliveries / (peers * (peers - 1) * made.rate))
 
 
 def contestants(library: ctypes.CDLL | None) -> tuple[list[Contestant], list[str]]:
-    """All who can take part here, and why others cannot."""
+    """All contestants that can run here, and why others cannot."""
 
     def in_python(run: Callable[..., Totals], given: Scenario) -> Run:
         return partial(run, sends(given))
@@ -99,7 +99,7 @@ def timed(run: Callable[[], Made]) -> tuple[float, Made]:
 
 
 def compare(given: Scenario, those: Sequence[Contestant], repeats: int, say: Say) -> list[Timed]:
-    """Everybody in turn on one workload, several times over."""
+    """Each contestant in turn on one workload, several times over."""
     found: dict[str, Timed] = {}
     parts = {one.share: msgspec.structs.replace(given, seconds=given.seconds * one.share) for one in those}
     truths = {share: totals_of(simulate(part, engine="recurrence").metrics) for share, part in parts.items()}
@@ -119,7 +119,7 @@ def compare(given: Scenario, those: Sequence[Contestant], repeats: int, say: Say
 
 
 def warm_up(those: Sequence[Contestant], others: Sequence[Scenario]) -> dict[str, float]:
-    """CPU seconds of everybody's first and very short run: compiling, for ours."""
+    """CPU seconds of each contestant's first and very short run: for ours, compilation."""
     tiny = workload("periodic", 4, 100)
     took = {one.name: timed(one.prepare(tiny))[0] for one in those if one.name.startswith("Antecede")}
     for given in others:

@@ -1,4 +1,4 @@
-"""What was found: how it is kept, compared with the aims, and shown."""
+"""The results: how they are stored, compared with the aims, and shown."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ PEER_IN_C = {
     EVENT: C_CAUSAL,
     RECURRENCE: C_RECURRENCE,
 }
-"""Who does the same in C."""
+"""Contestants that do the same in C."""
 
 
 class Aim(NamedTuple):
-    """How fast one is to be, as a multiple of another."""
+    """How fast a contestant should be, as a multiple of another."""
 
     who: str
     times: float
     whom: str
     peers: tuple[int, ...] = ()
-    """At these sizes; at all if there are none."""
+    """The sizes for which this holds; all sizes if empty."""
 
 
 AIMS = (
@@ -57,19 +57,19 @@ AIMS = (
 
 
 class Timed(msgspec.Struct):
-    """What somebody took for some deliveries, each time."""
+    """The times of a contestant for a number of deliveries, one per turn."""
 
     name: str
     peers: int
     deliveries: int = 0
     packets: int = 0
     share: float = 1.0
-    """Of the workload's seconds of sending."""
+    """The simulated seconds of sending."""
     cpu_seconds: list[float] = msgspec.field(default_factory=list)
 
     @property
     def rate(self) -> float:
-        """Deliveries a CPU second; the median."""
+        """Deliveries per CPU second; the median."""
         return self.deliveries / median(self.cpu_seconds)
 
 
@@ -82,7 +82,8 @@ class Results(msgspec.Struct):
     others: list[Timed]
 
     def ratio(self, who: str, whom: str, peers: int) -> float | None:
-        """How many times as fast one is as another, both at a size; None if either was left out."""
+        """How many times as fast one contestant is as another, at the same size; None if either was left
+        out."""
         rates = {each.name: each.rate for each in self.compared if each.peers == peers}
         return rates[who] / rates[whom] if who in rates and whom in rates else None
 

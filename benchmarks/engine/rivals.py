@@ -1,7 +1,7 @@
 """Simulators of the same all-to-all broadcast as people write them: with SimPy, with heapq, and in C.
 
-Those in Python get all send times and delays as lists, made before the clock starts; those in C make them
-themselves, as our engines do. So where the comparison errs, it flatters Python's.
+Those in Python get all send times and delays as lists, made before the clock starts; those in C compute them,
+as our engines do. So any bias of the comparison favours Python.
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ from antecede.units import SECOND
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
-"""Contracted, a product and a sum would be rounded once and not twice: other send times."""
+"""Without this, a product and a sum would be contracted and rounded once instead of twice, giving other send
+times."""
 _FIRST_SEND = 1 << 60
-"""In the heap, sends come after the arrivals of their instant."""
+"""In the heap, sends come after the arrivals of the same instant."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What a run comes to, in whole numbers: equal if the same was delivered at the same times."""
+    """The totals of a run, as integers: equal if the same messages were delivered at the same times."""
 
     messages: int = 0
     deliveries: int = 0
     latency: int = 0
-    """The sum of all, in nanoseconds; `latest` is the longest."""
+    """The sum of all latencies, in nanoseconds; `latest` is the longest."""
     latest: int = 0
     held: int = 0
     hold: int = 0
-    """How many waited for a cause, and how long in all."""
+    """How many messages waited for a cause, and for how long in all."""
     control: int = 0
-    """Control bytes of all messages, by whoever keeps vector clocks."""
+    """Control bytes of all messages, from contestants that keep vector clocks."""
     end: int = 0
-    """The last arrival."""
+    """The time of the last arrival."""
 
     def differences(self, truth: Totals, causal: bool) -> list[str]:
-        """What is not as it should be. Whoever delivers at once has all of the latency but the waiting."""
+        """The totals that differ from the expected ones. A contestant that delivers at once has all of the
+        latency but the waiting."""
         wanted = {"messages": truth.messages, "deliveries": truth.deliveries, "end": truth.end}
         wanted["latency"] = truth.latency if causal else truth.latency - truth.hold
         if causal:
@@ -65,7 +67,7 @@ class Totals:
 
 
 def totals_of(made: Metrics) -> Totals:
-    """The same of a run of ours. Sums are below 2^51, so a mean times its count gives them back."""
+    """The totals of one of our runs. Sums are below 2^51, so a mean multiplied by its count restores them."""
     return Totals(
         made.messages, made.deliveries, round(made.latency_mean_ns * made.deliveries), made.latency_max_ns,
         made.held, round(made.hold_mean_ns * made.held), round(made.control_bytes_mean * made.messages),
@@ -75,13 +77,14 @@ def totals_of(made: Metrics) -> Totals:
 
 @dataclass(slots=True)
 class Sends:
-    """A schedule for those who are in Python: of each peer, its send times and what its packets take."""
+    """A schedule for the contestants in Python: for each peer, its send times and the delays of its
+    packets."""
 
     others: list[list[int]]
-    """Everybody but the peer itself."""
+    """All peers except the sender itself."""
     times: list[list[int]]
     delays: list[list[list[int]]]
-    """Of each of its messages: how long it takes to each of `others`."""
+    """For each of its messages: the delay to each of `others`."""
 
 
 @lru_cache(maxsize=1)
@@ -103,8 +106,8 @@ def sends(given: Scenario) -> Sends:
 
 
 def simpy_bare(plan: Sends) -> Totals:
-    """A process a sender, a timeout with a callback a packet: the least that SimPy can do it with."""
-    simpy: Any = import_module("simpy")  # which only benchmarks need
+    """One process per sender, and a timeout with a callback per packet: the cheapest way with SimPy."""
+    simpy: Any = import_module("simpy")  # Only benchmarks need it.
     world = simpy.Environment()
     totals = Totals()
 
@@ -127,7 +130,8 @@ def simpy_bare(plan: Sends) -> Totals:
 
 
 def simpy_cables(plan: Sends) -> Totals:
-    """As SimPy's own guide has messages with a latency: a process a packet, and a store for each receiver."""
+    """Messages with a latency as in SimPy's own guide: one process per packet, and a store for each
+    receiver."""
     simpy: Any = import_module("simpy")
     world = simpy.Environment()
     totals = Totals()
@@ -174,7 +178,7 @@ class _Packet:
 
 
 class _Member:
-    """Delivers in causal order: what lacks a message waits in the list of that message."""
+    """Delivers in causal order: a message with a missing cause waits in the list of that cause."""
 
     __slots__ = ("causes", "delivered", "peers", "waiting")
 
@@ -182,7 +186,7 @@ class _Member:
         self.peers = peers
         self.delivered = [0] * peers
         self.causes: dict[int, int] = {}
-        """What its next message immediately depends on, as in `protocols/mbcp.py`."""
+        """The immediate dependencies of its next message, as in `protocols/mbcp.py`."""
         self.waiting: dict[int, list[_Packet]] = {}
 
     def receive(self, packet: _Packet, now: int, totals: Totals) -> None:
@@ -276,7 +280,7 @@ class _Totals(ctypes.Structure):
 
 
 def compile_c(folder: Path) -> ctypes.CDLL | None:
-    """The rivals in C; nothing where there is no gcc."""
+    """Compile the rivals in C; returns none if there is no gcc."""
     gcc = shutil.which("gcc")
     if gcc is None:
         return None

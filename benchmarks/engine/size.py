@@ -30,7 +30,7 @@ Point = dict[str, Any]
 def measure(protocol: str, peers: int) -> Point:
     """One run, in this process."""
     made = scenario(protocol=protocol, peers=peers, senders=20, workload="once", seconds=1, delay="1-10ms")
-    simulate(msgspec.structs.replace(made, peers=100), engine="event")  # loads compiled code
+    simulate(msgspec.structs.replace(made, peers=100), engine="event")  # Loads compiled code.
     began = time.process_time()
     metrics = simulate(made, engine="event").metrics
     spent = time.process_time() - began

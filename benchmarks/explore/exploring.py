@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def prepare(runs: Path, folder: Path, deliveries: int, peers: int) -> dict[str, Any]:
-    """What it costs to prepare a run, which is simulated if it is not there."""
+    """The cost of preparing a run, which is simulated first if it does not exist."""
     trace = runs / f"trace-{peers}-{deliveries}"
     if not trace.exists():
         seconds = max(0.2, deliveries / (peers - 1) / (peers * 10))
@@ -87,7 +87,7 @@ def _megabytes(folder: Path) -> float:
 
 
 def in_browser(folder: Path) -> dict[str, Any]:
-    """What is measured in a new browser."""
+    """The measurements in a new browser."""
     server, address = open_server(folder)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -135,7 +135,7 @@ class _Page:
         return answer
 
     def _cpu(self) -> float:
-        """Milliseconds that the page's main thread has worked."""
+        """Milliseconds of work of the page's main thread."""
         metrics = self._browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
         (seconds,) = [each["value"] for each in metrics if each["name"] == "TaskDuration"]
         return 1000 * float(seconds)

@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def _chain(file: Path) -> None:
-    """Let each arrow lead to the send that depends on it, from where the next ones begin."""
+    """Let each arrow end at the send that depends on it, where the next arrows begin."""
     events = json.loads(file.read_text())["traceEvents"]
     sends = defaultdict(list)
     for each in events:
@@ -115,14 +115,14 @@ def _chain(file: Path) -> None:
 
 
 def look(viewer: Path, trace: Path, profile: Path, seconds: int) -> dict[str, Any]:
-    """Have the viewer show a file, in a new browser."""
+    """Load a file in the viewer, in a new browser."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def translate_path(self, path: str) -> str:
             return str(trace) if path.startswith("/localtrace") else super().translate_path(path)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 9001), functools.partial(Handler, directory=str(viewer))

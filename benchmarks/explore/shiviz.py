@@ -47,7 +47,7 @@ def main() -> None:
             exported = export_shiviz(trace, Path(folder) / "run.log")
             log = Path(exported.file)
             size = log.stat().st_size
-            # It takes the first two lines of a file for its two patterns.
+            # ShiViz takes the first two lines of a file as its two patterns.
             log.write_text(f"{REGEX}\n\n{log.read_text()}")
             outcome = draw(asked.shiviz, log, Path(folder) / "profile", asked.seconds)
         print(

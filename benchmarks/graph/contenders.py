@@ -47,7 +47,7 @@ def pairs_of(dependencies: Dependencies) -> Pairs:
 
 
 def ours(dependencies: Dependencies) -> Callable[[], Pairs]:
-    graph_of_dependencies(table(100, 5))  # loads compiled code
+    graph_of_dependencies(table(100, 5))  # Loads compiled code.
 
     def reduce() -> Pairs:
         made = graph_of_dependencies(dependencies)
@@ -103,5 +103,5 @@ CONTENDERS: dict[str, Callable[[Dependencies], Callable[[], Pairs]]] = {
 
 
 def needs_bytes(name: str, messages: int) -> int:
-    """A lower bound of the memory that a contender needs: bit sets, on average half full."""
+    """A lower bound on the memory that a contender needs: bit sets, half full on average."""
     return messages * messages // 16 if name == "bitset" else 0

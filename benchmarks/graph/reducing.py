@@ -27,7 +27,7 @@ NAMES = ("antecede", "bitset", "rustworkx", "networkx")
 SIZES = ((1_000, 10), (10_000, 10), (10_000, 100), (100_000, 100), (1_000_000, 1_000))
 """Messages, and processes that send them."""
 MIN_SECONDS = 0.5
-"""CPU seconds: a shorter reduction is repeated, and the mean counts."""
+"""In CPU seconds: a shorter reduction is repeated, and the mean counts."""
 Point = dict[str, Any]
 
 
@@ -71,7 +71,7 @@ def peak_bytes() -> int:
 
 
 def measure_apart(name: str, which: str, patience: float, memory: int) -> Point | str:
-    """The same in a process of its own; or why there is no answer."""
+    """The same in a process of its own; or the reason why there is no result."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -88,7 +88,7 @@ def measure_apart(name: str, which: str, patience: float, memory: int) -> Point 
 
 
 def compare(which: str, messages: int, patience: float, memory: int, out: dict[str, str]) -> list[Point]:
-    """All contenders on one table, ours first; `out` has those that are left out, and why."""
+    """All contenders on one table, ours first; `out` has the contenders left out so far, and why."""
     from contenders import needs_bytes
 
     points: list[Point] = []

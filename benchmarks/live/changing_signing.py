@@ -1,7 +1,7 @@
 """CPU a message with and without signatures in a live group that changes, over TLS on one machine.
 
-Three founders and one that has joined, all in one process, without stores; each broadcasts in turn. CPU is
-of the whole process: each message is sent by one and received by three. Both kinds take turns.
+Three founders and one that has joined, all in one process, without stores; each broadcasts in turn. CPU time
+is that of the whole process: each message is sent by one member and received by three. Both kinds take turns.
 
     .venv/bin/python benchmarks/live/changing_signing.py
 """

@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/live/churn_trials.py FOLDER --runs 20 --first 3000     # as root on Linux
 
 Each is `antecede cluster 8 --churn 20 …`; FOLDER gets `trials.csv`, with a line for each run as it ends, and
-their traces. A run that fails leaves its stores and logs, as the command says. CPU is of all processes of a
-run, with its own audit.
+their traces. A failed run keeps its stores and logs, as the command reports. CPU time is that of all
+processes of a run, including its own audit.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@ whether any order is wrong, on one machine with links that are slow at random an
 
     ./dev python benchmarks/live/clock_kinds.py
 
-A subgroup of a gateway and three others, and another site that is a gateway alone. Everybody in the subgroup
-broadcasts, and answers every fifth message that it is given. On real time 100 ms and 20 ms are promised. In
-`real, clock set` one clock is set 300 ms ahead when the others have agreed with it. The oracle judges what
-the applications were given. Latencies are by the clock of this process, in which all members run.
+A subgroup of a gateway and three others, and another site that is a gateway alone. Every member of the
+subgroup broadcasts, and replies to every fifth message delivered to it. On real time, bounds of 100 ms and 20
+ms are promised. In `real, clock set` one clock is set 300 ms ahead once the clocks have been compared. The
+oracle judges what the applications delivered. Latencies are by the clock of this process, in which all
+members run.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Trial:
 
 
 def _percentiles(seconds: list[float]) -> list[float]:
-    """The median, and what 95 and 99 of 100 do not exceed, in milliseconds."""
+    """The median and the 95th and 99th percentiles, in milliseconds."""
     found = sorted(seconds)
     return [round(1000 * found[int(len(found) * share)], 1) for share in (0.5, 0.95, 0.99)]
 

@@ -6,9 +6,9 @@ Runs with an odd seed have kills and cut connections, and a fixed list of member
 have members that come and go, in network namespaces. `multigroup` is a ring of groups with kills and cuts,
 whose members come and go as well if the seed is even. `freescale` has phones; `hcg` and `basic` have local
 processes behind gateways. `--protocols "freescale on two levels"` always has a fixed list. Every trace is
-audited here once more, for its counts; where there is none, they are those of what the applications had.
-`cluster_trials.csv` gets a line for each run as it ends, and a run that is in it is not repeated. One that
-fails leaves its folder.
+audited here once more, for its counts; without a trace, the counts come from the applications' logs.
+`cluster_trials.csv` gets a line for each run as it ends, and runs in this file are not repeated. A failed run
+keeps its folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMMAND = [sys.executable, "-m", "antecede", "cluster"]
 
 
 def options_of(protocol: str, seed: int) -> tuple[str, list[str]]:
-    """Which faults there are, and the command's arguments."""
+    """The faults to inject, and the command's arguments."""
     churn = seed % 2 == 0
     if protocol == _OVERLAPPING:
         faults = ["--kill-every", "2s", "--cut-every", "1500ms"]
@@ -117,13 +117,13 @@ def trial(protocol: str, seed: int, folder: Path) -> dict[str, object]:
 
 
 def counts(trace: Path) -> dict[str, Any]:
-    """What the oracle counts in a trace."""
+    """The oracle's counts for a trace."""
     if not trace.is_dir() or not any(trace.iterdir()):
         return {}
     try:
         verdict = audit_path(str(trace), "local", 1, None).verdict
     except AntecedeError:
-        return {}  # a run that failed may leave a part of one
+        return {}  # A failed run may leave part of a trace.
     found = verdict.counts()
     return {
         "messages": verdict.messages,
@@ -134,7 +134,7 @@ def counts(trace: Path) -> dict[str, Any]:
 
 
 def counts_of_applications(shown: dict[str, Any]) -> dict[str, Any]:
-    """What the applications had, of a run without a trace. Whatever is wrong with that is a fault."""
+    """The counts from the applications' logs, for a run without a trace. Anything wrong there is a fault."""
     verdict = shown.get("judged") or shown.get("verdict")
     if not isinstance(verdict, dict):
         return {}

@@ -48,7 +48,7 @@ def free_port(count: int = 1) -> int:
 
 
 async def members(commands: list[list[str]], plan: TrialPlan, pause: float = 0.0) -> LoadResult:
-    """Start a member by each command, release them at once, and merge what they report."""
+    """Start one member per command, release them together, and merge their reports."""
     pipe = asyncio.subprocess.PIPE
     processes = []
     for command in commands:
@@ -134,7 +134,8 @@ async def jgroups(plan: TrialPlan, total: bool) -> LoadResult:
     with tempfile.TemporaryDirectory(prefix="antecede-jgroups-") as name:
         folder = Path(name)
         stack = zipfile.ZipFile(JGROUPS).read("tcp.xml").decode()
-        # As it ships, its pool has no queue and discards; what was last is then missing for most of a minute.
+        # As shipped, its pool has no queue and discards; the last messages are then missing for most of a
+        # minute.
         stack = stack.replace('thread_pool.queue_enabled="false"', 'thread_pool.queue_enabled="true"')
         stack = stack.replace('thread_pool.queue_max_size="100"', 'thread_pool.queue_max_size="100000"')
         if total:

@@ -27,7 +27,7 @@ READERS = (10, 50, 200)
 
 
 async def measure(folder: Path, encrypt: bool) -> float:
-    """Seconds of CPU for all messages."""
+    """CPU seconds for all messages."""
     ports = dict(zip(NAMES[:3], free_ports(3), strict=True))
     founders = [f"{name}@127.0.0.1:{port}" for name, port in ports.items()]
     joining = [
@@ -45,7 +45,7 @@ async def measure(folder: Path, encrypt: bool) -> float:
     reading = [asyncio.create_task(read(group)) for group in groups]
     while any(len(group.connected) < 3 for group in groups):
         await asyncio.sleep(0.05)
-    await asyncio.sleep(1.0)  # the keys are announced
+    await asyncio.sleep(1.0)  # The keys are announced.
     start = time.process_time()
     for number in range(MESSAGES):
         await groups[number % len(groups)].broadcast(BODY)
@@ -57,7 +57,7 @@ async def measure(folder: Path, encrypt: bool) -> float:
 
 
 def measure_epoch(readers: int, certificate: bytes) -> None:
-    """The key of an epoch for so many readers: bytes in the message, and CPU at both ends."""
+    """The key of an epoch for this many readers: bytes in the message, and CPU time at both ends."""
     holders = [group_keys.ReaderKeys(group_keys.new_seed()) for _ in range(readers)]
     public = {each.id: each.decryption_key for each in holders}
     chain = group_keys.new_chain()

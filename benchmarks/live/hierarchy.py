@@ -3,9 +3,9 @@
     ./dev python benchmarks/live/hierarchy.py [--members 200] [--save]
 
 The cores, links and frames of live members, in one process, with a clock of their own: every frame is
-encoded, counted, carried with a delay of 5 to 50 ms, in order on each link, and decoded. Nobody has a store,
-and applications take what they are delivered at once. All broadcast 8 bytes at random times, 100 or 1,000
-messages a second in all; then the group goes on until everybody knows that everybody has everything. What is
+encoded, counted, carried with a delay of 5 to 50 ms, in order on each link, and decoded. Members have no
+store, and applications accept deliveries at once. All members broadcast 8 bytes at random times, 100 or 1,000
+messages a second in all; then the group continues until every member knows that everything is stable. What is
 not body is control information: of *packets* what protocols and envelopes add (who, when, numbers, causes),
 and of the other frames all (acks, and reports of what is delivered).
 """
@@ -37,7 +37,7 @@ BODY = b"12345678"
 LENGTH = 4
 """Bytes in front of each frame."""
 MESSAGES = {100: 100, 1000: 250}
-"""How many messages are broadcast at each rate, by messages a second."""
+"""The number of messages broadcast at each rate, by messages per second."""
 KINDS = {Packets: "packets", Ack: "acks", Progress: "reports"}
 
 
@@ -59,7 +59,7 @@ def arrangements(members: int) -> dict[str, tuple[str, list[Member]]]:
 
 
 class Network:
-    """Members whose frames take a while."""
+    """Members whose frames are delayed."""
 
     def __init__(self, protocol: str, members: list[Member], seed: int) -> None:
         self.roster = Roster.create(protocol, members)
@@ -93,7 +93,8 @@ class Network:
         self.go_on(rank)
 
     def go_on(self, rank: int, heard: Iterable[int] = ()) -> None:
-        """What follows at a member that has heard from others: deliveries, and frames that leave it."""
+        """Process the consequences at a member that has received frames: deliveries, and frames that leave
+        it."""
         core, links = self.cores[rank], self.links[rank].by_peer
         ready = core.ready()
         send_and_advance(core, ready)
@@ -124,7 +125,7 @@ class Network:
             self.packets[f"{name} bits"] += self.cores[0].protocol.paper_bytes(packet)
 
     def run_until(self, end: int) -> None:
-        """Frames arrive, and five times a second everybody reports."""
+        """Deliver frames, and let every member report five times a second."""
         while self.events and self.events[0][0] <= end:
             self.now, _, rank, peer, data = heapq.heappop(self.events)
             self.links[peer].by_peer[rank].receive(decode(data), self.seconds, self.now)

@@ -34,14 +34,14 @@ from antecede.live.changing.recovery import take_checkpoint
 HERE = Path(__file__).parent
 MEMBERS, PARTS = 8, 10
 FIRST_PORT = 21_500
-"""Below the ports that the system gives to callers."""
+"""Below the ports that the operating system assigns to clients."""
 FOUNDERS = [f"m{each}@127.0.0.1:{FIRST_PORT + each}" for each in range(MEMBERS)]
 _SETTLE_SECONDS = 3.0
 _LEAVE_SECONDS = 60.0
 
 
 class Sample(msgspec.Struct):
-    """What one member has, or has done since it began."""
+    """The state of one member, or its counts since it began."""
 
     memory: int
     store: int
@@ -52,7 +52,7 @@ class Sample(msgspec.Struct):
 
 
 class Row(msgspec.Struct):
-    """One pause: the largest of the members, and the group's bytes for each message."""
+    """One pause: the largest values among the members, and the group's bytes per message."""
 
     joins: int
     seconds: float
@@ -68,7 +68,7 @@ def resident() -> int:
 
 
 async def stay(rank: int, folder: Path, rate: float, control: Connection) -> None:
-    """One of those that stay."""
+    """One of the members that stay."""
     counts = {"broadcasts": 0, "deliveries": 0}
 
     def dump() -> bytes:
@@ -118,7 +118,7 @@ def stay_main(rank: int, folder: Path, rate: float, control: Connection) -> None
 
 
 async def come_and_go(number: int, folder: Path) -> None:
-    """One newcomer, from its request until everybody has its last message."""
+    """One newcomer, from its request until all members have its last message."""
     store = folder / f"n{number}"
     contacts = [FOUNDERS[(number + each) % MEMBERS] for each in range(MEMBERS)]
     group = await antecede.join(
@@ -172,7 +172,7 @@ async def pause(joins: int, began: float, controls: list[Connection], window: fl
 
 async def churn(options: Any, folder: Path, controls: list[Connection]) -> list[Row]:
     began = time.monotonic()
-    take_samples(controls)  # once all have begun
+    take_samples(controls)  # Once all have begun.
     await asyncio.sleep(options.before)
     rows = [await pause(0, began, controls, options.window)]
     numbers = iter(range(options.joins))

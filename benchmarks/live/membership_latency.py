@@ -9,13 +9,13 @@ trip is twice the delay. Four figures:
 - *join*: from the answer of its contact, a welcome with a snapshot, to the first causal delivery to the
   newcomer, while another member broadcasts all the time. The aim is two round trips.
 - *first*: the same if that other member has been silent, and broadcasts one message when the answer arrives.
-- *heal*: connections between two sides are dropped for a while, and both broadcast. From the end of that to
-  the moment at which everyone has everything. The aim is one second and one round trip.
+- *heal*: connections between two sides are dropped for a while, and both sides broadcast. Measured from the
+  end of the partition until all members have everything. The aim is one second and one round trip.
 - *namespaces* (as root on Linux): the same with a process in a network namespace for each of eight members,
-  three of them apart, for one to six seconds. Packets vanish, and nobody is told. Without delays, so the aim
+  three of them apart, for one to six seconds. Packets are dropped silently. There are no delays, so the aim
   is one second.
-- *routed*: the same if each host knows the hardware addresses of the others for good, as if there were a
-  router in between. Else the kernel asks for them once a second, and nothing arrives before that.
+- *routed*: the same with permanent entries for the hardware addresses of the other hosts, as if there were a
+  router in between. Otherwise the kernel asks for them once a second, and nothing arrives before that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _HERE = Path(__file__).parent
 
 
 class DelayedLinks:
-    """Relays every connection that a member makes: each byte arrives so much later, after a TCP handshake."""
+    """Relays every connection that a member makes: each byte arrives after this delay, following a TCP
+    handshake."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -49,7 +50,7 @@ class DelayedLinks:
 
     async def dial(self, where: str, *options: Any) -> TcpWire:
         host, _, port = where.rpartition(":")
-        await asyncio.sleep(2 * self._seconds)  # SYN, and its answer
+        await asyncio.sleep(2 * self._seconds)  # SYN, and its answer.
         there = await asyncio.open_connection(host, int(port))
         connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -71,7 +72,7 @@ class DelayedLinks:
         task.add_done_callback(self._tasks.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Any number of chunks may be under way."""
+        """Any number of chunks may be in flight."""
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
         async def read() -> None:
@@ -94,7 +95,7 @@ class DelayedLinks:
 
 
 class Member:
-    """A member and what its application was given, with times."""
+    """A member, and the messages delivered to its application, with times."""
 
     def __init__(self) -> None:
         self.bodies: list[Any] = []
@@ -214,7 +215,7 @@ async def measure_heal(folder: Path, times: int, apart_seconds: float) -> list[f
 
 
 def _fix_neighbours(network: TrialNetwork, slots: int) -> None:
-    """Each host knows the hardware address of each other for good, as it would know that of a router."""
+    """Give each host permanent entries for the hardware addresses of the others, as for a router."""
     if not isinstance(network, Namespaces):
         return
     names = {slot: network._namespace(slot) for slot in range(1, slots + 1)}
@@ -227,7 +228,7 @@ def _fix_neighbours(network: TrialNetwork, slots: int) -> None:
 
 
 async def measure_namespaces(folder: Path, times: int, has_neighbours: bool) -> list[float]:
-    """Empty if this process may not make namespaces."""
+    """Empty if this process may not create namespaces."""
     folder.mkdir()
     plan = churn.ChurnPlan(size=8, rate=1.0, seconds=10.0, messages=500)
     trial = churn.ChurnTrial(plan, folder, None, lambda *_: None)

@@ -33,14 +33,14 @@ from antecede.live.transport.frames import add_lengths
 
 HERE = Path(__file__).parent
 FIRST_PORT = 21_000
-"""Below the ports that the system gives to callers."""
+"""Below the ports that the operating system assigns to clients."""
 _FRAMES = {2: "packets", 3: "acks", 5: "progress", 8: "heartbeats"}
 _REPORTS = dict.fromkeys((40, 56, 57), "reports")
 written: Counter[str] = Counter()
 
 
 class Plan(msgspec.Struct):
-    """One group, and what it does."""
+    """One group, and its workload."""
 
     kind: str
     protocol: str
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct):
 
 
 def count_writes(parts: bool) -> None:
-    """Count what is written to sockets from now on."""
+    """Count the bytes written to sockets from now on."""
     write = wires.TcpWire.write
 
     async def counted(self: wires.TcpWire, frames: list[bytes]) -> None:

@@ -20,7 +20,7 @@ _TIME = struct.Struct("<qq")
 
 
 class Received:
-    """What a member has received."""
+    """The messages that a member has received."""
 
     def __init__(self, me: int, expected: int) -> None:
         self.me, self.expected = me, expected
@@ -89,7 +89,7 @@ async def nats(me: int, members: int, messages: int, size: int, port: int) -> No
             await asyncio.sleep(0)
     await received.done.wait()
     received.report(began)
-    # The others may not have heard everything yet.
+    # The others may not have received everything yet.
     await asyncio.sleep(1.0)
     await connection.close()
 
@@ -108,7 +108,7 @@ async def zeromq(me: int, members: int, messages: int, size: int, port: int) -> 
     for other in range(members):
         if other != me:
             subscriber.connect(f"tcp://127.0.0.1:{port + other}")
-    await asyncio.sleep(2.0)  # subscriptions travel; what is published before they arrive goes nowhere
+    await asyncio.sleep(2.0)  # Subscriptions travel; a message published before they arrive is lost.
     received = Received(me, messages * (members - 1))
     began = await begin()
 

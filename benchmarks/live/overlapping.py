@@ -4,8 +4,8 @@ killed with `kill -9` one after the other. The oracle judges what their applicat
     ./dev python benchmarks/live/overlapping.py --save           # the ring, and one group of everybody
     ./dev python benchmarks/live/overlapping.py --groups 1       # one of them
 
-Besides, each process counts what it sends: what a message carries for the order of deliveries, and all bytes
-that it writes to its connections, with heartbeats, acknowledgements and what is sent again after a kill.
+In addition, each process counts what it sends: control information of messages, and all bytes that it writes
+to its connections, including heartbeats, acknowledgements and resends after a kill.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COUNTS = struct.Struct("<4Q")
 
 
 class Counts:
-    """What one life of a process has sent, in a file that survives a kill."""
+    """The counts of what one incarnation of a process has sent, in a file that survives a kill."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT)

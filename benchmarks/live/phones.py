@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 FIRST_PORT = 20_900
 _FRAMES = {2: "packets", 3: "acks", 8: "heartbeats", 42: "presence"}
 _MESSAGES = {1, 6, 15, 60}
-"""Tags of packets with messages; all others are counts."""
+"""Tags of packets with messages; all other packets count as counts."""
 written: Counter[str] = Counter()
 
 
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct):
 
 
 def count_writes(parts: bool) -> None:
-    """Count what is written to sockets from now on; a frame has at least two bytes more on a WebSocket."""
+    """Count the bytes written to sockets from now on; on a WebSocket a frame has at least two bytes more."""
     for kind in (wires.TcpWire, wires.WebWire):
 
         def counted(write: Any) -> Any:
@@ -77,7 +77,7 @@ def _count_parts(frame: bytes) -> None:
         return
     tags = [msgspec.msgpack.decode(body, strict=False)[0] for body in content[2]]
     counts = sum(len(body) for tag, body in zip(tags, content[2], strict=True) if tag not in _MESSAGES)
-    # The rest of a frame is there for its messages, if it has any.
+    # The rest of a frame belongs to its messages, if it has any.
     if any(tag in _MESSAGES for tag in tags):
         written["counts"] += counts
         written["messages"] += len(frame) + 4 - counts
@@ -108,7 +108,7 @@ async def run_super_peer(plan: Plan, me: int, barrier: Any) -> dict[str, float]:
                 pass
 
         reader = asyncio.create_task(read())
-        await loop.run_in_executor(None, barrier.wait)  # all phones are there
+        await loop.run_in_executor(None, barrier.wait)  # All phones are connected.
         before, cpu = Counter(written), time.process_time()
         if plan.profile:
             profile.enable()

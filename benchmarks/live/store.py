@@ -123,7 +123,7 @@ def load(checkout: Path, sync: bool, size: int, messages: int, figure: str, sign
 
 
 def measurements(messages: int) -> dict[str, Callable[[Path], float]]:
-    """What is measured. CPU seconds are negative, so that more is better in all of them."""
+    """The measurements. CPU seconds are negative, so that more is better in all of them."""
     found: dict[str, Callable[[Path], float]] = {}
     for sync, how in ((True, "synced"), (False, "not synced")):
         for size in (100, 10_000):

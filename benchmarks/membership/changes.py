@@ -1,9 +1,10 @@
 """How many message delays a join and a removal take, by the size of the group.
 
-Every packet takes 20 ms, so times are numbers of delays. A process joins while one member sends; the time
-is from its request to its welcome, and to its first delivery after that. A member that is down is removed;
-the time is from when the last survivor hears of it to when the last one has closed its stream. (One that is
-alive returns at once, and takes part in its own removal.) Usage: changes.py [size ...]; writes changes.json.
+Every packet takes 20 ms, so times are numbers of delays. A process joins while one member sends; the time is
+from its request to its welcome, and to its first delivery after that. A member that is down is removed; the
+time is from the moment the last survivor learns of the removal to the moment the last one has closed its
+stream. (A member that is alive returns at once, and takes part in its own removal.)
+Usage: changes.py [size ...]; writes changes.json.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PROTOCOLS = ("mbcp", "vcube", "pc")
 def measure(protocol: str, size: int) -> dict[str, Any]:
     start = time.process_time()
     common = {"protocol": protocol, "peers": size, "senders": 1, "delay": f"{DELAY_MS}ms", "rate": 20}
-    # No reports in this time: neither a join nor a removal needs any.
+    # No reports during this time: neither a join nor a removal needs any.
     common |= {"detector": "none,report=10m", "payload": 10}
     joined = simulate(scenario(**common, seconds=0.5, churn=["join:100ms:1"])).metrics.measured
     row: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """A thousand joins and leaves through a group of 8: do messages and saved states shrink back?
 
-With `freescale`, `hcg` and `basic` those who join and leave are phones, or local processes of a gateway.
+With `freescale`, `hcg` and `basic`, phones or local processes of a gateway join and leave.
 
 Nothing changes for 90 s, then every 200 ms a process joins, and leaves half a second later; then nothing
 changes for 20 s again. Numbers of messages take one byte up to 127 and two up to 255, so a young group's
@@ -35,7 +35,7 @@ FOUNDERS = 8
 JOINS = 1000
 WARM_UP, QUIET, EVERY, STAY = 90.0, 20.0, 0.2, 0.5
 RATE = 4
-"""Messages a second and member: the first one number 256 comes after 64 s."""
+"""Messages per second and member: the first message with number 256 comes after 64 s."""
 
 
 class BySecond(Probe):
@@ -72,7 +72,7 @@ def run(protocol: str, count: int) -> list[tuple[int, float, float]]:
         detector="adaptive,report=250ms",
     )  # fmt: skip
     probe = BySecond()
-    # More often while nothing changes: a state has the messages that are on their way.
+    # More often while nothing changes: a state includes the messages in flight.
     begin, end, tenth = round(WARM_UP * SECOND), round(last * SECOND), SECOND // 10
     quiet = begin - round(QUIET * SECOND)
     times = [*range(0, quiet, SECOND), *range(quiet, begin, tenth), *range(begin, end, 2 * SECOND)]

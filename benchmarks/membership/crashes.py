@@ -4,9 +4,9 @@
    log2 n - 1 crashes. Processes crash at random moments, each in the midst of sending: any part of what it
    has in flight is lost. A run loses something if survivors do not deliver the same messages, or not all
    that survivors sent. With log2 n crashes it may: the last column crashes all neighbours of one node.
-2. Paper 004: `vcube` in a changing group, where members find out who is down by reports. Latency and
-   packets by the number of crashed nodes, beside a reliable broadcast in which everybody passes every
-   message to everybody.
+2. Paper 004: `vcube` in a changing group, where members find out who is down by reports. Latency and packets
+   by the number of crashed nodes, compared with a reliable broadcast in which every member forwards every
+   message to all others.
 
 Usage: crashes.py [runs]; writes crashes.json beside it.
 """
@@ -52,7 +52,7 @@ class Seen:
         self.seen[process].add(message)
 
     def lost(self, crashed: set[int]) -> bool:
-        """Whether a survivor lacks what another one has, or has sent."""
+        """Whether a survivor lacks a message that another survivor has or has sent."""
         alive = [process for process in range(len(self.seen)) if process not in crashed]
         owed = set().union(*(self.seen[process] for process in alive))
         return any(owed - self.seen[process] for process in alive)
@@ -80,7 +80,7 @@ def flooded(
 
 
 def losses(kind: Any, size: int, count: int, runs: int, neighbours_only: bool = False) -> int:
-    """In how many of the runs something is lost."""
+    """The number of runs in which something is lost."""
     found = 0
     overlay = hypercube(size)
     for seed in range(runs):

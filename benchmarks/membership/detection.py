@@ -20,19 +20,19 @@ from network import SECOND, Network
 from antecede.membership.failure_detection import Diagnosis, HeartbeatDetector, VCubeDetector
 
 SIZES = {10: 20, 100: 2, 1000: 1}
-"""Members of the group, and runs."""
+"""The number of members, and of runs."""
 SECONDS = {10: 60, 100: 60, 1000: 40}
-"""How long a run is, by the size."""
+"""The duration of a run, by size."""
 CRASH_AT = 20
 REMOVE_AFTER = 2 * SECOND
 """How long members of Antecede's groups suspect another before the first of them removes it."""
 OBSERVERS = {10: 9, 100: 9, 1000: 3}
-"""Heartbeats are simulated towards so many members only: each hears from all, and is independent of the
+"""Heartbeats are simulated towards this many members only: each hears from all, independently of the
 others."""
 
 
 Removed = dict[tuple[int, int, int], bool]
-"""Who would be removed, by whom, since when it is suspected, and whether wrongly."""
+"""A removal: the member, its remover, since when it has been suspected, and whether wrongly."""
 
 
 def note_removals(network: Network, observer: int, suspected: dict[int, int], removed: Removed) -> None:

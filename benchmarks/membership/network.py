@@ -21,7 +21,7 @@ _STALL_EVERY, _STALL_MEDIAN, _STALL_SPREAD = 60.0, 0.3, 1.0
 
 
 class Network:
-    """Members from 0 to `size` - 1, the time, and what is still to happen."""
+    """Members from 0 to `size` - 1, the time, and future events."""
 
     def __init__(self, size: int, seconds: float, seed: int, stalls: bool = True) -> None:
         self.size, self.random, self.now = size, random.Random(seed), 0
@@ -48,7 +48,7 @@ class Network:
         self.at(self.now + round(delay * SECOND), action, *arguments)
 
     def send(self, source: int, to: int, action: Callable[..., None], *arguments: Any) -> None:
-        """A packet; `action` happens at `to` if neither has crashed by then."""
+        """Send a packet; `action` runs at `to` if neither has crashed by then."""
         self.sent += 1
         time = self._released(source, self.now)
         time += round(self.random.lognormvariate(math.log(_MEDIAN), _SPREAD) * SECOND)

@@ -2,8 +2,8 @@
 
 Probes every second with a time-out of 500 ms, 3 indirect probes and a direct one over TCP, suspicion
 multiplier 4 with a maximum of 6 times the minimum that shrinks as others confirm, gossip to 3 members every
-200 ms while there is news, each told 4 log10(n + 1) times, and the awareness of Lifeguard up to 8. State is
-exchanged by TCP every 30 s; that is counted, and has no other effect here, where no packet is lost.
+200 ms while there is news, each item sent 4 log10(n + 1) times, and the awareness of Lifeguard up to 8. State
+is exchanged by TCP every 30 s; that is counted, and has no other effect here, where no packet is lost.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ PROBE_INTERVAL, PROBE_TIMEOUT, INDIRECT_CHECKS = 1.0, 0.5, 3
 SUSPICION_MULT, SUSPICION_MAX_MULT, RETRANSMIT_MULT = 4, 6, 4
 GOSSIP_INTERVAL, GOSSIP_NODES, PUSH_PULL_INTERVAL, MAX_AWARENESS = 0.2, 3, 30.0, 8
 _PER_PACKET = 30
-"""News in a packet: about 1,400 bytes."""
+"""Items of news in a packet: about 1,400 bytes."""
 
 News = tuple[str, int, int, int]
-"""alive, suspect or dead; the member; its incarnation; who says so."""
+"""alive, suspect or dead; the member; its incarnation; the reporter."""
 
 
 class Group:
-    """All members, and what they found."""
+    """All members, and their findings."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self.suspected: dict[int, int] = {}
-        """When each member was suspected first, by anybody."""
+        """When each member was first suspected, by any other."""
         self.dead_known: dict[tuple[int, int], int] = {}
-        """When a member declared another dead, or heard of it."""
+        """When a member declared another dead, or learned of it."""
         self.false_suspicions = self.false_deaths = 0
         self.members = [Member(me, self) for me in range(network.size)]
         for member in self.members:
@@ -44,17 +44,17 @@ class Member:
         self.me, self.group, self.network = me, group, group.network
         self.incarnation = self.awareness = 0
         self.state: dict[int, tuple[str, int]] = {}
-        """Of others, if it is not (alive, 0)."""
+        """The state of other members, if it is not (alive, 0)."""
         self.suspectors: dict[int, set[int]] = {}
         self.suspicion_began: dict[int, int] = {}
         self.news: dict[int, tuple[News, int]] = {}
-        """The latest of each member, and how often it was told."""
+        """The latest news about each member, and how often it was sent."""
         self.order: list[int] = []
         self.waiting: dict[int, int] = {}
-        """The number of the probe of each member that is waited for."""
+        """The number of the probe that is awaited for each member."""
         self.probes = 0
 
-    # Probes
+    # Probes.
 
     def probe(self) -> None:
         if not self.network.is_up(self.me):
@@ -93,7 +93,7 @@ class Member:
         others = [each for each in range(self.network.size) if each not in (self.me, target)]
         for helper in self.network.random.sample(others, min(INDIRECT_CHECKS, len(others))):
             self._packet(helper, self.group.members[helper].on_ping_request, self.me, target, number)
-        self._packet(target, self.group.members[target].on_ping, self.me, number)  # over TCP
+        self._packet(target, self.group.members[target].on_ping, self.me, number)  # Over TCP.
 
     def on_ping_request(self, source: int, target: int, number: int) -> None:
         self._packet(target, self.group.members[target].on_indirect_ping, self.me, source, number)
@@ -111,7 +111,7 @@ class Member:
             incarnation = self.state.get(target, ("alive", 0))[1]
             self.hear(("suspect", target, incarnation, self.me))
 
-    # News
+    # News.
 
     def _packet(self, to: int, action: object, *arguments: int) -> None:
         self.network.send(self.me, to, self.group.members[to].on_packet, self._take_news(), action, arguments)

@@ -1,4 +1,4 @@
-"""The opponent: AWDIT's algorithm for causal consistency in plain Python, as one would write it from the
+"""The baseline: AWDIT's algorithm for causal consistency in plain Python, as one would write it from the
 paper.
 
 Møldrup and Pavlogiannis, "AWDIT: An Optimal Weak Database Isolation Tester" (PLDI 2025, arXiv 2504.06975): in

@@ -1,4 +1,4 @@
-"""The runs of changing groups on these pages: somebody joins, and somebody is removed.
+"""The runs of changing groups on these pages: a member joins, and a member is removed.
 
 They are played on the real members. `python docs/protocols/changing_runs.py` writes
 images/changing/*.svg, and the steps on the pages of the protocols, each between its markers.
@@ -81,8 +81,8 @@ UNRELATED_JOIN: list[ScheduleEvent] = [
     ("deliver", 0, -1),
     ("transmit", 0, 2),
 ]
-"""p4 joins at p0. Its second message is sent without knowing of p1's, which p0 has delivered. (Its first one
-follows all that its gateway had, with `hcg` too.)"""
+"""p4 joins at p0. Its second message is sent before it knows of p1's, which p0 has delivered. (With `hcg`
+too, its first message follows everything that its gateway had.)"""
 LOCAL_REMOVAL: list[ScheduleEvent] = [
     ("attach", 4, 2),
     ("transmit", 4, 2),
@@ -95,7 +95,7 @@ LOCAL_REMOVAL: list[ScheduleEvent] = [
     ("orphan", 4, -1),
     ("return", 4, 0),
 ]
-"""The one that p4 has joined at crashes, with the last of its messages on their way, and p4 returns."""
+"""The member that admitted p4 crashes, with its last messages in flight, and p4 returns."""
 OVERLAP_JOIN: list[ScheduleEvent] = [
     ("broadcast", 1, -1),
     ("broadcast", 0, -1),

@@ -29,7 +29,7 @@ IMAGES = HERE.parents[1] / "src" / "antecede" / "papers" / "errata"
 TABLES = HERE.parent / "check.md"
 START, END = "<!-- errata: written by docs/protocols/errata.py -->", "<!-- end of errata -->"
 MAX_STATES = 700_000
-"""Of each number of messages and of each group."""
+"""States explored for each number of messages and for each group."""
 
 
 def find(erratum: Erratum) -> CounterExample:
@@ -139,20 +139,20 @@ def write_part(page: Path, text: str) -> None:
 
 
 def runs_on(page: Path) -> dict[str, str]:
-    """The runs that a page has, by their rules' names."""
+    """The runs on a page, by the names of their rules."""
     runs = re.findall(r"<details>.*?</details>", read_part(page), re.DOTALL)
     return {re.findall(r"<code>(\w+)</code>", run)[0]: run for run in runs}
 
 
 def rows_there() -> dict[str, str]:
-    """The rows that the table has, by their rules' names."""
+    """The rows of the table, by the names of their rules."""
     return {
         name: row for row, name in re.findall(r"^(\|.* `(\w+)` \|.*\|)$", read_part(TABLES), re.MULTILINE)
     }
 
 
 def write(found: dict[str, CounterExample]) -> None:
-    """Write what was found; what was not looked for stays."""
+    """Write the findings; entries for rules that were not searched stay."""
     rows = rows_there()
     records = {each.name: each for each in smallest_runs()} | {
         erratum.name: record(erratum, found[erratum.name]) for erratum in ERRATA if erratum.name in found

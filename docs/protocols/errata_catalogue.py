@@ -1,4 +1,5 @@
-"""The papers' errors: what to check, within which bounds, and what else shows those that are not of order."""
+"""The papers' errors: what to check, within which bounds, and how errors that no schedule shows are
+demonstrated."""
 
 from __future__ import annotations
 
@@ -104,8 +105,8 @@ AS_READ = (
     "TakesOutNewerPairs", "WaitsForItself", "LeavesAtTheFirstMatch", "LastForSuperPeersToo",
     "TestsAllEntries", "TakesAllFirst", "DeliversBeforeItForwards", "FloodingWithMovingLinks",
 )  # fmt: skip
-"""Rules that leave something open, and fail in one reading. Without the other rules of `ERRATA` a protocol
-fails: they are needed."""
+"""Rules that leave something open, and fail in one reading. Without the other rules in `ERRATA`, a protocol
+fails, so they are necessary."""
 
 ERRATA = (
     Erratum(

@@ -43,17 +43,17 @@ class Names:
         return self._messages[MessageId(origin, seq)]
 
     def packet(self, packet: Packet) -> str:
-        """Its messages; of a control packet, the first word of its type."""
+        """The messages of a packet; for a control packet, the first word of its type."""
         messages = [self.message(*message) for message in packet.message_ids()]
         return "+".join(messages) or re.findall("[A-Z][a-z]*", type(packet).__name__)[0].lower()
 
     def pairs(self, counts: dict[int, int]) -> str:
-        """Like {ana:1, bo:2}."""
+        """Pairs, written like {ana:1, bo:2}."""
         return "{" + ", ".join(f"{self.peers[peer]}:{count}" for peer, count in counts.items()) + "}"
 
 
 def waits(member: Any, names: Names) -> dict[str, str]:
-    """What a member holds, and why, as `waiting()` reports it."""
+    """The messages that a member holds, and why, as `waiting()` reports them."""
     return {
         names.message(*wait.message): f"waits for {names.message(*wait.cause)}"
         for wait in member.waiting()
@@ -70,7 +70,7 @@ class Story(NamedTuple):
 
     members: Callable[[], Sequence[Protocol]]
     peers: str
-    """Their names, in the order of ranks."""
+    """The names of the processes, in the order of ranks."""
     steps: str
     carries: Callable[[Any, Names], str] = no_label
     holds: Callable[[Any, Names], dict[str, str]] = waits
@@ -149,7 +149,7 @@ class _Stage:
         self._carry_out(peer, effects)
 
     def _carry_out(self, peer: int, effects: Effects) -> None:
-        """Sends first, then deliveries, as every driver does."""
+        """Sends first, then deliveries, as in every driver."""
         here = self.peers[peer]
         for send in effects.sends:
             name = self.names.packet(send.packet)

@@ -103,7 +103,7 @@ def _bundled(packet: Any, names: Names) -> str:
 
 
 def _forwarding(member: Any, names: Names) -> dict[str, str]:
-    """What waits to be forwarded to a child, or else what is held."""
+    """The messages waiting to be forwarded to a child; otherwise the held ones."""
     held = {}
     for cause, messages in member.blocked.items():
         for message in messages:
@@ -129,7 +129,7 @@ def _stamps(packet: Any, _names: Names) -> str:
 
 
 def _turns(member: Any, names: Names) -> dict[str, str]:
-    """What waits for a time, or at a gateway for its dependencies."""
+    """The messages waiting for a time or, at a gateway, for their dependencies."""
     here = {
         names.packet(packet): f"waits until {packet.stamp[0] + member.clock.wait}"
         for packet, _ in member.clock.held()

@@ -24,7 +24,7 @@ _NAVIGATION = re.compile(
 )
 """A section of the navigation, and its title; the label that the generator names for it may be empty."""
 _WORKER = "https://unpkg.com/iframe-worker/shim"
-"""What the generator would have pages load from another host, to search when they are opened from disk."""
+"""The script that the generator would load from another host, to search in pages opened from disk."""
 
 
 def build() -> Path:

@@ -36,10 +36,10 @@ def _read(page: Path) -> _Page:
 
 
 def broken_links(site: Path) -> list[str]:
-    """What is wrong, one line for each."""
+    """Broken links, one line each."""
     wrong = []
     for page in sorted(site.rglob("*.html")):
-        if page.name == "404.html":  # its links are relative to the root of a server
+        if page.name == "404.html":  # Its links are relative to the root of a server.
             continue
         for link in _read(page).links + _read(page).loaded:
             parts = urlsplit(link)

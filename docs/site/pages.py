@@ -1,4 +1,4 @@
-"""The pages of the site, from the pages of the repository, which must read well there too.
+"""Builds the pages of the site from the pages of the repository, which must read well there too.
 
 Pages of `docs` keep their paths. A link to another file leads to its page on the site (`OUTSIDE`), to a page
 that shows its source, or to a copy of it.
@@ -30,7 +30,7 @@ FOLDERS = {"docs/decisions": "decisions/index.md", "examples": "examples/index.m
 _COPIED = {".svg", ".png", ".json", ".csv", ".ipynb", ".txt", ".toml"}
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _LIST = re.compile(r"^(?![-*>#|\s<]|\d+\. )(.+)\n(?=- )", re.MULTILINE)
-"""A list right below a paragraph, which the generator would take for a part of it."""
+"""A list directly below a paragraph, which the generator would treat as part of it."""
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 
 

@@ -2,9 +2,9 @@
 
     python examples/dispatch/member.py      # takes commands from its input, one JSON object in each line
 
-Each member has a board, which is its whole application: how many reports of each author it has. It is told
-whenever something is wrong: a report that is missing or comes twice, or one that answers another that is not
-there. `trial.py` starts these processes, and says what happens to them.
+Each member has a board, which is its whole application: the number of reports it has from each author. The
+board records every fault: a report that is missing or delivered twice, or an answer to a report that is not
+there. `trial.py` starts these processes, and decides what happens to them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import antecede
 
 
 class Board:
-    """What one member's application knows."""
+    """The application state of one member."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -31,7 +31,7 @@ class Board:
         self._last_at, self.longest_pause = float("inf"), 0.0
 
     def dump(self) -> bytes:
-        """For a newcomer: called between two messages."""
+        """A snapshot for a newcomer; called between two messages."""
         return json.dumps(self.counts).encode()
 
     def load(self, state: bytes) -> None:
@@ -46,11 +46,11 @@ class Board:
         self.longest_pause = max(self.longest_pause, now - self._last_at)
         self._last_at = now
         have = self.counts.get(author, 0)
-        if message.own:  # a phone that returns may be given its own former reports after its newest one
+        if message.own:  # A phone that returns may receive its own former reports after its newest one.
             self.counts[author] = max(have, number)
             return
         if message.redelivered and number <= have:
-            return  # it was in flight when the process stopped
+            return  # It was in flight when the process stopped.
         if number != have + 1:
             self.faults.append(f"report {number} of {author} comes after {have}")
         if answers and self.counts.get(answers[0], 0) < answers[1]:
@@ -59,7 +59,7 @@ class Board:
 
 
 class Person:
-    """A member and its user, who reports something now and then."""
+    """A member and its user, who sends a report now and then."""
 
     def __init__(self, name: str, folder: Path, settings: dict[str, Any]) -> None:
         self.name, self._settings = name, settings
@@ -73,7 +73,7 @@ class Person:
         self._task = asyncio.create_task(self._run())
 
     async def until_there(self) -> None:
-        """Until it is a member; or raise what has kept it from that."""
+        """Wait until it is a member; raise the error that prevented it."""
         there = asyncio.create_task(self.is_there.wait())
         await asyncio.wait([there, self._task], return_when=asyncio.FIRST_COMPLETED)
         if not self.is_there.is_set():
@@ -81,7 +81,7 @@ class Person:
 
     async def _run(self) -> None:
         settings = antecede.Settings.create(**self._settings)
-        snapshot = None if settings.super_peers else self.board.dump  # nobody joins at a phone
+        snapshot = None if settings.super_peers else self.board.dump  # Phones admit nobody.
         async with antecede.join(settings, snapshot=snapshot, restore=self.board.load) as group:
             self.group = group
             self.is_there.set()
@@ -116,14 +116,14 @@ class Person:
                     await self._report_once(group)
 
     async def _report_once(self, group: antecede.Group) -> None:
-        """Answer somebody's last report. It counts once it is accepted."""
+        """Answer another author's last report. The report counts once it is accepted."""
         other = random.choice(sorted(self.board.counts)) if self.board.counts else None
         answers = None if other is None else [other, self.board.counts[other]]
         body = {"by": self.name, "number": self.accepted + 1, "answers": answers}
         try:
             await group.broadcast(body)
         except antecede.AntecedeError:
-            self.refusals += 1  # no server can be reached now; the user tries again
+            self.refusals += 1  # No server can be reached now; the user tries again.
         else:
             self.accepted += 1
 

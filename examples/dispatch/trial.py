@@ -30,7 +30,7 @@ PHONE_PROCESSES = 2
 PATIENCE = 120.0
 """Seconds that each step may take."""
 MAX_STILL = 20.0
-"""Seconds in which a server that runs may be delivered nothing, though everybody else reports."""
+"""Seconds for which a running server may deliver nothing, while all others report."""
 
 
 def free_port() -> int:
@@ -56,7 +56,7 @@ class MemberProcess:
         return self
 
     async def do(self, command: str, **values: Any) -> Any:
-        """Have it carry out a command; its answer."""
+        """Send a command to the process; returns its answer."""
         into, output = self._process.stdin, self._process.stdout
         if into is None or output is None:
             raise RuntimeError("the process is not running")
@@ -72,7 +72,7 @@ class MemberProcess:
         return found
 
     async def close(self) -> None:
-        """Stop its members as they should be stopped."""
+        """Stop its members gracefully."""
         if self._process.returncode is None and self._process.stdin is not None:
             self._process.stdin.close()
             await self._process.wait()
@@ -89,18 +89,18 @@ class Product:
         self.servers = [f"server{number}" for number in range(1, servers + 1)]
         self.phones = [f"phone{number:03}" for number in range(1, phones + 1)]
         self.gone: set[str] = set()
-        """Phones that are stolen."""
+        """The phones that were stolen."""
         self.ports = {name: free_port() for name in self.servers}
         self.web = {name: free_port() for name in self.servers}
         self.running: dict[str, MemberProcess] = {}
-        """By server, and the laptop."""
+        """The processes of the servers and of the laptop, by name."""
         self.phone_processes: list[tuple[MemberProcess, list[str]]] = []
         self.began = time.monotonic()
 
     def say(self, text: str) -> None:
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
-    # Settings
+    # Settings.
 
     def _settings(self, name: str, **values: Any) -> dict[str, Any]:
         return {
@@ -130,10 +130,10 @@ class Product:
         places = [f"{each}@wss://127.0.0.1:{self.web[each]}" for each in order]
         return self._settings(name, super_peers=places)
 
-    # Steps
+    # Steps.
 
     async def start(self, name: str) -> None:
-        """A server, or the laptop, on its store if it has one."""
+        """Start a server or the laptop, from its store if it has one."""
         process = self.running[name] = await MemberProcess(self.folder).open()
         settings = self._laptop() if name == "laptop" else self._server(name)
         await process.do("start", settings={name: settings})
@@ -181,7 +181,8 @@ class Product:
         await self._until(self._former_are_removed, "what it was before is removed")
 
     async def _count(self, author: str) -> int:
-        """How many reports of an author all others have, in the end: its own count was on the lost disk."""
+        """The number of reports of an author that all others have in the end: its own count was on the lost
+        disk."""
         found = -1
         while True:
             statuses = await self.statuses()
@@ -239,7 +240,7 @@ class Product:
         statuses = await self.statuses(phones=False)
         return all(int(each["connected"]) >= len(self.running) - 1 for each in statuses.values())
 
-    # Looking
+    # Checks.
 
     async def statuses(self, phones: bool = True) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
@@ -258,7 +259,7 @@ class Product:
         self.say(text)
 
     async def judge(self) -> list[str]:
-        """Nobody reports any more; what is wrong in the end, if anything."""
+        """Stop all reports, and return what is wrong in the end, if anything."""
         for process in [*self.running.values(), *(each for each, _ in self.phone_processes)]:
             await process.do("pace", pause=0)
         statuses: dict[str, dict[str, Any]] = {}
@@ -305,7 +306,7 @@ async def run(folder: Path, options: argparse.Namespace) -> list[str]:
     product = Product(folder, options.servers, options.phones, options.rate, options.pause)
     try:
         await product.begin()
-        await asyncio.sleep(options.pause)  # so that there is something to lose
+        await asyncio.sleep(options.pause)  # So that there is something to lose.
         await product.lose_a_server()
         await product.steal_a_phone()
         await product.take_the_laptop_away(options.away)

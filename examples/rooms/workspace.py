@@ -32,7 +32,7 @@ class Desk:
         self._reading: asyncio.Task[None] | None = None
 
     async def switch_on(self) -> None:
-        """The same whether it is for the first time: what is known is in the store."""
+        """Switch on, for the first time or again: the state is in the store."""
         self._node = await antecede.connect(me=self.name, listen=self._at[self.name], store=self._store)
         self.rooms = {
             room: await self._node.join(room, founders=[f"{each}@{self._at[each]}" for each in people])
@@ -49,18 +49,19 @@ class Desk:
         await self._node.aclose()
 
     async def say(self, room: str, text: str, because_of: str = "") -> None:
-        """What this person has read precedes it, in whichever room; `because_of` is only shown."""
+        """Post a message: everything this person has read precedes it, in any room; `because_of` is only
+        shown."""
         await self.rooms[room].broadcast({"text": text, "because of": because_of})
 
     async def _read(self) -> None:
-        async for message in self._node:  # all rooms, in one causal order
+        async for message in self._node:  # All rooms, in one causal order.
             self.transcript.append(shown(message))
 
     async def has_read(self, text: str) -> None:
         await until(lambda: any(text in line for line in self.transcript))
 
     def waits(self) -> list[str]:
-        """What has arrived here and is not shown yet, and why."""
+        """The messages that have arrived here but are not shown yet, and why."""
         return [
             f"a message of {each.id.origin} in {name} waits for one of {each.cause.origin} in {each.group}"
             for name, room in self.rooms.items()
@@ -95,7 +96,7 @@ async def story(folder: Path) -> None:
     at = free_places(names)
     desks = {name: Desk(name, folder, at) for name in names}
     ana, bo, cleo, dan = desks.values()
-    # The rooms begin when most of their founders are there.
+    # The rooms begin when most of their founders are present.
     await asyncio.gather(*(each.switch_on() for each in desks.values()))
     try:
         await ana.say("incidents", "good morning")

@@ -37,7 +37,7 @@ class Post:
     def __init__(self, name: str, ports: dict[str, int], clock: str, delay: str = "0ms-2ms") -> None:
         self.name, self.read = name, list[dict[str, object]]()
         self.early = 0
-        """How many actions came before the reading that they answer."""
+        """The number of actions that came before the reading that they answer."""
         self.joining = antecede.join(
             "plant",
             me=name,

@@ -48,7 +48,7 @@ def peers(me: str, ports: dict[str, int]) -> list[antecede.Member]:
 
 
 class Gate:
-    """The gateway of a shop: a process that only passes on, with a configuration file and a store."""
+    """The gateway of a shop: a process that only forwards, with a configuration file and a store."""
 
     def __init__(self, folder: Path, name: str, ports: dict[str, int]) -> None:
         self.config = folder / f"{name}.toml"
@@ -121,7 +121,7 @@ async def run(folder: Path) -> None:
         if lot == KILLED_AT:
             await gates["gate-a"].kill()
             print("gate-a is killed")
-        # Accepted at once, whether or not the gateway is there: the phone has a store.
+        # Accepted at once, whether or not the gateway can be reached: the phone has a store.
         await posts["stock-a"].group.broadcast({"recall": lot})
         await asyncio.sleep(0.1)
     await gates["gate-a"].start()

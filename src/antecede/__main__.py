@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        del sys.path[0]  # python -m puts the current folder first; its files must not be taken for modules
+        del sys.path[0]  # python -m puts the current folder first; its files must not be imported as modules.
     from antecede.cli.main import main
 
     main()

@@ -17,7 +17,7 @@ from antecede.errors import InputError
 
 ENGINES = ("auto", "local", "spark")
 MAX_LOCAL_ROWS = 500_000_000
-"""Beyond this, Spark is chosen in any case."""
+"""Above this, Spark is chosen in any case."""
 
 
 class EngineCosts(NamedTuple):
@@ -26,12 +26,12 @@ class EngineCosts(NamedTuple):
     row_bytes: int
     here: float
     spark_start: float
-    """Seconds for Spark's start and for what else does not depend on rows."""
+    """Seconds for Spark's start and other costs that do not depend on rows."""
     on_spark: float
     """CPU seconds per million rows, of all tasks."""
 
     def crossover(self, cores: int) -> float:
-        """From how many rows on Spark is sooner done; infinity if it never is."""
+        """The number of rows above which Spark is faster; infinity if it never is."""
         gain = self.here - self.on_spark / cores
         return 1e6 * self.spark_start / gain if gain > 0 else float("inf")
 
@@ -39,7 +39,7 @@ class EngineCosts(NamedTuple):
 TRACES = EngineCosts(row_bytes=500, here=2.2, spark_start=46, on_spark=1.3)
 ORDER = EngineCosts(row_bytes=500, here=3.8, spark_start=22, on_spark=6.2)
 _MAX_SHARE = 0.6
-"""Of the memory that is free, so much is taken."""
+"""The share of free memory that is used."""
 
 
 def check_engine(engine: str) -> None:
@@ -72,7 +72,7 @@ def wants_spark(
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
+    except AttributeError:  # Not Linux.
         return os.cpu_count() or 1
 
 
@@ -86,7 +86,7 @@ def usable_memory() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that this process can still take: what the machine has, and what its control group allows."""
+    """Bytes that this process can still allocate: what the machine has, and what its control group allows."""
     return min([_available_on_machine(), *_left_in_control_groups()])
 
 
@@ -97,12 +97,12 @@ def _available_on_machine() -> int:
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
         pass
-    # Not Linux: half of what there is.
+    # Not Linux: half of the machine's memory.
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _left_in_control_groups() -> list[int]:
-    """What the limits of containers leave, by version 2 of control groups."""
+    """The memory left by the limits of containers, by version 2 of control groups."""
     try:
         own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
     except OSError:

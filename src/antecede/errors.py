@@ -15,8 +15,10 @@ class InputError(AntecedeError):
 
 
 class ProtocolError(AntecedeError):
-    """Code of the user's own, such as a protocol or a delay, raised an exception or returned what cannot be.
-    The message says which and where."""
+    """User-defined code, such as a protocol or a delay, raised an exception or returned an invalid value.
+
+    The message says which and where.
+    """
 
 
 class SparkError(AntecedeError):
@@ -48,5 +50,5 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # Without the failed import: a program's traceback is then about the extra alone.
+        # Without the failed import, a traceback is about the extra alone.
         raise MissingExtraError(missing_extra(error.name or module, extra)) from None

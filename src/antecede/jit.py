@@ -27,19 +27,20 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 _MAX_STEPS = 2_000_000
-"""Of kernels that run as plain Python: half a second. Importing numba takes 0.3 s, compiling an audit 6 s."""
+"""The most steps of kernels that run as plain Python: half a second. Importing numba takes 0.3 s, compiling
+an audit 6 s."""
 _MAX_CALLS = 500_000
-"""Of kernels by each other, in one piece of work: a second."""
+"""Calls of kernels by each other, in one piece of work: a second."""
 _INTERPRETED: ContextVar[list[int] | None] = ContextVar("interpreted", default=None)
-"""How many more kernels may be called as plain Python; None where they are compiled."""
+"""The number of further kernel calls allowed as plain Python; None where kernels are compiled."""
 
 
 @cache
 def import_numba() -> Any:
     """Numba, without a parser of YAML.
 
-    With one it would take settings from a `.numba_config.yaml` in the current folder, which may be somebody
-    else's, and one of them says from where compiled code is loaded.
+    With one it would read settings from a `.numba_config.yaml` in the current folder, which may belong to
+    another user, and one of them says where compiled code is loaded from.
     """
     yaml = sys.modules.get("yaml")
     sys.modules["yaml"] = None  # type: ignore[assignment]
@@ -122,14 +123,15 @@ def cache_folder(file: Path) -> str:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
-        # Not a folder that others could have made and filled: numba runs what it finds in its cache.
+        # Not a folder that others could have created and filled: numba executes what it finds in its cache.
         root = _private_folder()
     return str(root / "antecede" / f"{file.stem}-{digest}")
 
 
 @contextmanager
 def reported_compilation(report: Callable[[bool], None]) -> Iterator[None]:
-    """Call `report` with True where code is compiled, and with False when it goes on; not for cached code."""
+    """Call `report` with True where code is compiled, and with False when compilation ends; not for cached
+    code."""
     import_numba()
     event = importlib.import_module("numba.core.event")
 
@@ -154,7 +156,7 @@ _LOCATOR = "KernelCacheLocator"
 
 
 def __getattr__(name: str) -> Any:
-    """The class by whose name numba finds where machine code is kept: made when numba is imported."""
+    """The class by whose name numba finds where machine code is kept; created when numba is imported."""
     if name == _LOCATOR:
         return _locator()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -163,7 +165,7 @@ def __getattr__(name: str) -> Any:
 @cache
 def _locator() -> Any:
     caching = import_numba().core.caching
-    # The name in older releases begins with an underscore; those may not know CACHE_LOCATOR_CLASSES.
+    # In older releases the name begins with an underscore; those may not know CACHE_LOCATOR_CLASSES.
     base = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
     class KernelCacheLocator(base):  # type: ignore[misc, valid-type]
@@ -211,7 +213,7 @@ class CompiledFunction:
 
     @property
     def _numba_type_(self) -> Any:
-        """By which numba knows what another kernel calls here."""
+        """The type by which numba recognises a kernel that another kernel calls."""
         return self.compiled._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
@@ -229,9 +231,10 @@ class CompiledFunction:
 
 @contextmanager
 def interpreted(most_calls: int = 1 << 62) -> Iterator[None]:
-    """Run kernels as plain Python, up to so many calls; one more is a `TooManyCalls`.
+    """Run kernels as plain Python, up to this many calls; one more is a `TooManyCalls`.
 
-    The results are the same where no number overflows; a test compares them for all kernels that run so.
+    The results are the same where no number overflows; a test compares them for all kernels that run this
+    way.
     """
     before = _INTERPRETED.set([most_calls])
     try:
@@ -241,17 +244,17 @@ def interpreted(most_calls: int = 1 << 62) -> Iterator[None]:
 
 
 class TooManyCalls(Exception):  # noqa: N818
-    """What runs as plain Python takes longer than was estimated."""
+    """Work in plain Python takes longer than estimated."""
 
 
 class _Interpreter:
-    """How much this process has run as plain Python."""
+    """How much work this process has run as plain Python."""
 
     def __init__(self) -> None:
         self._steps = 0
 
     def takes(self, steps: int) -> bool:
-        """Whether so many more steps are few enough."""
+        """Whether this many more steps are within the limit."""
         if sys.modules.get("numba") is not None or self._steps + steps > _MAX_STEPS:
             return False
         self._steps += steps
@@ -262,11 +265,11 @@ _INTERPRETER = _Interpreter()
 
 
 def interpreted_if_quick(work: Callable[[], Result], steps: int) -> Result:
-    """Do some work, with kernels as plain Python if it takes few steps, and compiled if it does not.
+    """Run some work with kernels as plain Python if it takes few steps, and compiled otherwise.
 
-    `steps` is an estimate for the usual case. It counts together with what this process ran so before; where
-    numba is imported already, all is compiled. If far more kernels are called than estimated, the work is
-    done again, compiled; so it has to begin anew each time.
+    `steps` is an estimate for the usual case, and is added to what this process has already run as plain
+    Python; if numba is already imported, everything is compiled. If far more kernels are called than
+    estimated, the work is done again, compiled; so it must start from the beginning each time.
     """
     if _INTERPRETER.takes(steps):
         try:

@@ -1,4 +1,4 @@
-"""Why a program cannot listen at an address, in words for the person who has chosen it."""
+"""Why a program cannot listen at an address, explained for the user who chose it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import socket
 
 
 def describe_listen_error(error: OSError | UnicodeError) -> str:
-    """What is wrong, and the remedy. A `UnicodeError` comes from a host that no name server could know."""
+    """The problem, and the remedy. A `UnicodeError` comes from a host name that no name server could
+    resolve."""
     if isinstance(error, UnicodeError | socket.gaierror):
         detail = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         return (

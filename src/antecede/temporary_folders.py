@@ -28,17 +28,17 @@ def _locks() -> Any:
     """The module of file locks; None where there is none."""
     try:
         return importlib.import_module("fcntl")
-    except ImportError:  # Windows
+    except ImportError:  # Windows.
         return None
 
 
 _fcntl = _locks()
 _PREFIX = "antecede-"
 _LOCK = ".in-use-by-antecede"
-"""Only a folder with this file in it is ours to remove."""
+"""Only folders with this file in them are ours to remove."""
 _KEPT = ".kept"
 _KEPT_SECONDS = 7 * 86_400
-"""How long a folder that was left on purpose, with a log in it, stays."""
+"""How long a folder that was kept on purpose, with a log in it, stays."""
 
 
 class TemporaryFolder:
@@ -47,7 +47,7 @@ class TemporaryFolder:
     def __init__(self, kind: str) -> None:
         remove_abandoned()
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-"))
-        # It gets its name once it is locked: nobody else can take it for abandoned before.
+        # The folder gets its name once it is locked: no process can take it for abandoned before.
         unlocked = self.path / f"{_LOCK}.new"
         self._lock = os.open(unlocked, os.O_RDWR | os.O_CREAT, 0o600)
         if _fcntl is not None:
@@ -89,7 +89,7 @@ def remove_abandoned() -> None:
     if _fcntl is None:
         return
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        # Another process may be removing the same one.
+        # Another process may be removing the same folder.
         with contextlib.suppress(OSError):
             if _is_ours(folder) and _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +120,7 @@ def end_in_order() -> Iterator[None]:
     """Let SIGTERM end this process as an exception does, so that temporary folders are removed."""
 
     def end(number: int, _: Any) -> None:
-        signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+        signal.signal(number, signal.SIG_DFL)  # A second signal does not wait.
         sys.exit(128 + number)
 
     usable = threading.current_thread() is threading.main_thread()

@@ -1,8 +1,8 @@
-"""Classes of the user's own, named as `module:Class`: protocols, delays, networks, overlays and so on.
+"""User-defined classes, named as `module:Class`: protocols, delays, networks, overlays and so on.
 
 Parameters are written behind the name, as `mine:Bursty,mean=20ms,burst=5` or `mine:Bursty{"burst": 5}`; in
 TOML and Python also as a table, `{class = "mine:Bursty", mean = "20ms", burst = 5}`. They are the keyword
-arguments of the class; a value that is JSON is what it says, any other is text.
+arguments of the class; a value that is valid JSON is parsed, any other is text.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def user_file(name: str) -> Path:
 def load_class(name: str, base: type[T], kind: str, folder: Path | None = None) -> type[T]:
     """The subclass of `base` that `module:Class` names; `kind` is what errors call it.
 
-    A module that is not installed is looked for in `folder`, by default the user's. Python's path has that
-    folder, at its end, only while the module is imported: whoever works in somebody else's folder must not
-    run the files there. A module that was imported here is imported again once its file has changed, so that
+    A module that is not installed is looked for in `folder`, by default the user's. Python's path includes
+    that folder, at its end, only while the module is imported: working in another user's folder must not run
+    the files there. A module that was imported here is imported again once its file has changed, so that
     results are those of the source that their key depends on.
     """
     module_name, _, class_name = name.partition(":")
@@ -125,7 +125,7 @@ def load_class(name: str, base: type[T], kind: str, folder: Path | None = None) 
     try:
         with _on_path(where):
             module = _import(module_name)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # A user's module may raise anything while it is imported.
         is_absent = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
         absent = f"no {module_name}.py in {where}, and no such module is installed"
         raise InputError(
@@ -166,7 +166,7 @@ def fingerprint(names: Iterable[str]) -> str:
         for module in {name.partition(":")[0], load_class(name, object, "class").__module__}:
             try:
                 files.add(inspect.getsourcefile(sys.modules[module]) or "")
-            except TypeError:  # a module without a file
+            except TypeError:  # A module without a file.
                 continue
     sources = [Path(file).read_bytes() for file in sorted(files) if file]
     return hashlib.sha256(b"".join(sources)).hexdigest() if sources else ""
@@ -179,12 +179,12 @@ def what_was_raised(error: BaseException) -> str:
 
 
 _imported: dict[str, tuple[int, int]] = {}
-"""The modules that were imported here: size and modification time of their files."""
+"""The modules imported here, with the size and modification time of their files."""
 
 
 def _import(name: str) -> ModuleType:
     before = sys.dont_write_bytecode
-    # Stored byte code is used if its time agrees with the file's to the second: that is too coarse.
+    # Stored byte code is used if its time agrees with the file's to the second, which is too coarse.
     sys.dont_write_bytecode = True
     try:
         if name not in sys.modules:

@@ -116,7 +116,7 @@ def test_witnesses_are_sentences() -> None:
     ]
     found = judge_dependency_log(log(records))
     assert found.missing[0].text == "lost is missing: it is a cause of cause of orders-0 (f0, row 3)"
-    assert found.duplicates[0].text == "cause of orders-0 is there 2 times: f0, row 3 and f1, row 4"
+    assert found.duplicates[0].text == "cause of orders-0 occurs 2 times: f0, row 3 and f1, row 4"
     assert found.cycle_list[0].text == "2 records are causes of each other: x → y → x"
     assert found.before_causes[0].text == (
         "orders-0 has effect at 3 (f0, row 1) before its cause cause at 5 (f0, row 3), through "

@@ -380,7 +380,7 @@ def test_bad_rows_of_a_table_are_counted(tmp_path: Path) -> None:
         ("rows that cannot be read, left out", 1, ["row 2: it has 1 fields, the header 3"]),
         ("records without {node}, left out", 1, ["row 3: its id is empty"]),
         ("records without {process}, left out", 1, ["row 4: its process is empty"]),
-        ("nodes that are there already, left out", 1, ["row 5: a"]),
+        ("nodes that repeat a name, left out", 1, ["row 5: a"]),
         ("parents that are no node, left out", 2, ["the parents of c: zz", "the parents of c: b"]),
     ]
 

@@ -238,10 +238,10 @@ def test_a_log_of_which_a_host_is_out_of_order_is_not_called_clean_without_sayin
     assert code == 0
     assert "events logged after a later one of their host, put where their clocks say: 1" in out
     assert "line 3: ana 1 after 2" in out
-    assert "clean, apart from the rows above: every cause is there" in " ".join(out.split())
+    assert "clean, apart from the rows above: every cause is present" in " ".join(out.split())
     assert "line 3: ana 1 after 2" in refusal("audit", file, "--strict")
     file.write_text(SHIVIZ)
-    assert "clean: every cause is there" in " ".join(run("audit", file)[1].split())
+    assert "clean: every cause is present" in " ".join(run("audit", file)[1].split())
 
 
 SPANS = [

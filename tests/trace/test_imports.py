@@ -67,7 +67,7 @@ DEPENDENCIES = "node,process,seq,parents\n"
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("0,q,5,", "nodes that are there already"),
+        ("0,q,5,", "nodes that repeat a name"),
         ("1,q,5", "rows that cannot be read"),
         ("1,q,5,,,", "rows that cannot be read"),
         (",q,5,", "records without {node}"),

@@ -259,7 +259,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
     [
         (good(), "process", "'process' is not a pair"),
         (good(), "colour=red", "no column 'colour' of ours"),
-        (good(), "process=host,process=n", "process is there twice"),
+        (good(), "process=host,process=n", "process is named twice"),
         (good(), "kind.sned=PUB", "no kind 'sned'"),
         (good(), "kind.send=PUB,kind.deliver=PUB", "PUB is mapped to both send and deliver"),
         (good(), "message=id,seq=n", "not both"),

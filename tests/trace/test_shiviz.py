@@ -108,7 +108,7 @@ def test_a_custom_format_by_regular_expression(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("events", "what", "parents"),
     [
-        ([("a", {"a": 1}), ("a", {"a": 1}), ("a", {"a": 2})], "there already", {"a:1": [], "a:2": ["a:1"]}),
+        ([("a", {"a": 1}), ("a", {"a": 1}), ("a", {"a": 2})], "repeat a", {"a:1": [], "a:2": ["a:1"]}),
         ([("a", {"a": 2}), ("a", {"a": 1})], "after a later one", {"a:1": [], "a:2": ["a:1"]}),
         ([("a", {"a": 1}), ("a", {"a": 7})], "skips", {"a:1": [], "a:7": ["a:1"]}),
         ([("a", {"a": 1}), ("b", {"b": 1, "a": 5})], "not in the log", {"a:1": [], "b:1": ["a:1"]}),

@@ -93,7 +93,7 @@ def test_another_delimiter_and_none_at_all(tmp_path: Path) -> None:
     about = import_path("shiviz", file, tmp_path / "merged", delimiter="")
     assert [kind.what for kind in about.bad] == [
         "lines without a clock, left out",
-        "events whose clock was there already, left out",
+        "events that repeat a clock, left out",
     ]
 
 

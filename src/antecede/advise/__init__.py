@@ -1,10 +1,10 @@
-"""What each protocol would have cost on the workload of a log, and which one to take.
+"""What each protocol would have cost on the workload of a log, and which one to choose.
 
 - `core`: advice on one run
 - `pasts`: the causal past of every message of a log, or of a table of dependencies
 - `schedule`: who sent when, and how long messages took
 - `trial`: simulates a protocol on that schedule
-- `recommend`: who is behind a super peer; which protocol is recommended, and why
+- `recommend`: which peers are behind a super peer; which protocol is recommended, and why
 - `results`: the types of the answer
 - `run`, `on_spark`: advice on a trace wherever it lies
 """

@@ -2,12 +2,12 @@
 
 - `timestamp`, `timestamp-diff`, `mbcp` and `depseq` send to everyone directly and carry what a message's
   causal past determines. Their bytes are computed for all messages, with the sizes that the simulator's
-  engines use. This does not hold if the log's own system delivered clearly sooner or later than these
-  would: then its messages had other pasts, and these protocols are simulated too.
-- Everything else is simulated on the logged sends, over delays as the log shows them: the first messages,
-  as many as `deliveries` allow. Where that is not all of them, or the send times had to be assumed, control
-  bytes are corrected by the flat protocol whose stamps grow alike (`_GROWS_LIKE`), for which the whole log
-  is known.
+  engines use. This does not hold if the logged system delivered clearly sooner or later than these protocols
+  would: then its messages had different pasts, and these protocols are simulated too.
+- All other protocols are simulated on the logged sends with the delays that the log shows, for as many of the
+  first messages as `deliveries` allows. If that is not all of them, or if send times had to be assumed,
+  control bytes are extrapolated by the flat protocol whose stamps grow alike (`_GROWS_LIKE`), for which the
+  whole log is known.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ Progress = Callable[[str, int, int], None]
 FROM_PASTS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 ADVISED_PROTOCOLS = (*FROM_PASTS, "freescale", "flooding", "vcube", "vcube-agg", "pc")
 _GROWS_LIKE = {"vcube": "timestamp-diff", "vcube-agg": "timestamp-diff", "freescale": "mbcp"}
-"""The flat protocol whose stamps grow over a log as theirs do; the others carry only a message's identity."""
+"""The flat protocol whose stamps grow over a log like those of this one; protocols not listed carry only a
+message's identity."""
 DELIVERIES = 40_000
-"""Simulated for each protocol: about ten seconds for all of them."""
+"""Deliveries simulated for each protocol: about ten seconds for all of them."""
 MAX_PEERS = 1_000
-"""Members hold state for each other: more than this many do not fit into memory."""
+"""The most members that a simulation supports: members hold state for each other, which must fit into
+memory."""
 _MIN_MESSAGES = 10
 _SAME_DELAY = 0.2
 _MIN_DELAYS_SIMULATED = 20
@@ -62,11 +64,11 @@ class Request(msgspec.Struct, frozen=True):
 
     protocols: tuple[str, ...] = ADVISED_PROTOCOLS
     internal: tuple[str, ...] | None = None
-    """The peers behind freescale's super peer; by default chosen from the traffic."""
+    """The peers behind the super peer in freescale; by default chosen from the traffic."""
     delay: str | None = None
-    """How long a packet takes, as in a scenario; by default as the log shows."""
+    """The delay of a packet, as in a scenario; by default the delay that the log shows."""
     deliveries: int = DELIVERIES
-    """About how many to simulate for each protocol."""
+    """About how many deliveries to simulate for each protocol."""
     slack: float = SLACK
     """How much later than the quickest the recommended protocol may deliver, as a share."""
 
@@ -87,11 +89,11 @@ class CostInputs(NamedTuple):
     """What a protocol's cost is computed from."""
 
     sizes: dict[str, np.ndarray]
-    """Control bytes of every message under each flat protocol, by the log's own pasts."""
+    """Control bytes of every message under each flat protocol, computed from the log's own pasts."""
     identity_sizes: np.ndarray
-    """Control bytes of every message that names no causes: its identity."""
+    """Control bytes of every message without causes: of its identity alone."""
     simulated: np.ndarray
-    """The messages that were simulated, in the order of sending."""
+    """The messages that were simulated, in send order."""
     trials: dict[str, TrialResult]
     timed: bool
     """Whether the send times are the log's own."""
@@ -100,7 +102,7 @@ class CostInputs(NamedTuple):
 def advise_run(
     run: str, rows: pa.Table, members: Members, request: Request, progress: Progress = lambda *_: None
 ) -> Advice:
-    """Advice on the rows of one run, in whatever order they come."""
+    """Advice on the rows of one run, in any order."""
     rows, everyone = single_group_rows(run, rows, members)
     if not pc.any(pc.equal(rows.column("kind"), "deliver")).as_py():
         return advise_dependencies(stated_dependencies(run, rows), request, progress)
@@ -166,7 +168,7 @@ def _advise(
 def _assumptions(
     schedule: WorkloadSchedule, inputs: CostInputs, costs: list[Cost], direct: float, peers: int
 ) -> list[str]:
-    """What the advice rests on besides the log, in sentences."""
+    """What the advice assumes besides the log, in sentences."""
     notes = list(schedule.assumptions)
     simulated = inputs.simulated
     if peers > MAX_PEERS:
@@ -189,7 +191,7 @@ def _assumptions(
 
 
 def _control_sizes(pasts: Pasts, protocol: int, payload: int, with_causes: bool = True) -> np.ndarray:
-    """Control bytes of every message; without its causes, of its identity alone."""
+    """Control bytes of every message; without causes, of its identity alone."""
     start = pasts.start if with_causes else np.zeros_like(pasts.start)
     sizes: np.ndarray = control_sizes(
         protocol, len(pasts.names), payload, pasts.senders, pasts.numbers, pasts.columns,
@@ -209,7 +211,8 @@ def _run_trials(
     roles: FreescaleRoles | None,
     progress: Progress,
 ) -> dict[str, TrialResult]:
-    """Simulate each protocol, and where send times are assumed also those that they are compared with."""
+    """Simulate each protocol and, where send times are assumed, also the protocols that it is compared
+    with."""
     if not len(simulated):
         return {}
     protocols = list(request.protocols)
@@ -262,7 +265,7 @@ def _cost(protocol: str, inputs: CostInputs, schedule: WorkloadSchedule, direct:
 
 
 def _delays_differ(schedule: WorkloadSchedule, direct: float, trial: TrialResult) -> bool:
-    """Whether the log's deliveries cannot be those of a protocol that sends to everyone directly."""
+    """Whether the log's deliveries cannot come from a protocol that sends to every peer directly."""
     logged, simulated = schedule.delivered_after, direct + trial.extra_delay
     if logged is None or trial.deliveries < _MIN_DELIVERIES_COMPARED:
         return False
@@ -272,8 +275,8 @@ def _delays_differ(schedule: WorkloadSchedule, direct: float, trial: TrialResult
 def _control_over_log(protocol: str, inputs: CostInputs) -> tuple[float, float]:
     """Control bytes, mean and p99, extrapolated from the simulated messages to the whole log.
 
-    The fixed part of a message grows as its identity does. The causes that it names grow as they do over the
-    log in the flat protocol that is most alike; where the send times are assumed, as in that one's own trial.
+    The fixed part of a message grows with its identity. The named causes grow as they do over the log in the
+    most similar flat protocol; where the send times are assumed, as in the trial of that protocol.
     """
     trial, identity, simulated = inputs.trials[protocol], inputs.identity_sizes, inputs.simulated
     if inputs.timed and len(simulated) == len(identity):
@@ -283,7 +286,7 @@ def _control_over_log(protocol: str, inputs: CostInputs) -> tuple[float, float]:
     like = _GROWS_LIKE.get(protocol, protocol)
     if like not in inputs.sizes:
         return float(fixed.mean()), _p99(fixed)
-    # At first nothing depends on anything, and for longer where messages take longer: skip the first half.
+    # Messages name few causes at the start, and for longer where delays are longer: skip the first half.
     half = len(simulated) // 2
     part = inputs.sizes[like][simulated] if inputs.timed else inputs.trials[like].control
     named = (trial.control - fixed[simulated])[half:]
@@ -315,7 +318,7 @@ def _cost_from_log(
 
 
 def _cost_from_trial(protocol: str, trial: TrialResult, control: tuple[float, float]) -> Cost:
-    """The cost that a trial showed; bytes of all links are corrected in proportion to a message's own
+    """The cost measured in a trial; the bytes of all links are corrected in proportion to a message's own
     packet."""
     mean, p99 = control
     link = trial.link_bytes * mean / float(trial.control.mean())

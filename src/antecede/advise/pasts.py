@@ -22,29 +22,30 @@ from antecede.trace.validate import destinations, refuse_empty_columns
 
 
 class Pasts(NamedTuple):
-    """The messages of a run, sender by sender, each sender's in its own order, and their causal pasts."""
+    """The messages of a run and their causal pasts, grouped by sender, each sender's in its own order."""
 
     names: list[str]
-    """Of the processes, by rank."""
+    """The names of the processes, by rank."""
     senders: np.ndarray
     numbers: np.ndarray
-    """The place of each message among its sender's, from 1."""
+    """The position of each message among its sender's messages, from 1."""
     columns: np.ndarray
-    """The process that each column of `vectors` is about."""
+    """The process that each column of `vectors` belongs to."""
     vectors: np.ndarray
     previous: np.ndarray
-    """The message that its sender sent before; -1 if none."""
+    """The previous message of the same sender; -1 if none."""
     start: np.ndarray
     cause: np.ndarray
-    """The immediate dependencies of each."""
+    """The immediate dependencies of each message."""
     order: np.ndarray
     """All messages, causes first."""
     unordered: int = 0
-    """Messages of a table that do not depend on their own sender's previous one."""
+    """How many messages of a table do not depend on their own sender's previous one."""
 
 
 def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Table, list[str]]:
-    """The rows of a run in which every message goes to everyone, and who that is; other runs are refused."""
+    """The rows of a run in which every message goes to all processes, and these processes; other runs are
+    refused."""
     groups = sorted(str(name) for name in rows.column("group").unique().to_pylist())
     if len(groups) > 1:
         raise InputError(
@@ -73,7 +74,7 @@ def single_group_rows(run: str, rows: pa.Table, members: Members) -> tuple[pa.Ta
 
 def stated_dependencies(run: str, rows: pa.Table) -> Dependencies:
     """The causes that the sends of a log without deliveries name in `deps`."""
-    _encode(run, rows, {})  # refuses invalid rows
+    _encode(run, rows, {})  # Refuses invalid rows.
     sends = rows.filter(pc.equal(rows.column("kind"), "send"))
     named = sends.column("deps") if "deps" in rows.column_names else None
     if sends.num_rows and (named is None or named.null_count == sends.num_rows):
@@ -82,7 +83,7 @@ def stated_dependencies(run: str, rows: pa.Table) -> Dependencies:
             "a table of dependencies (docs/graph.md) can be advised on too"
         )
     nodes = pc.binary_join_element_wise(sends.column("origin"), sends.column("seq").cast(pa.string()), ":")
-    if "message" in rows.column_names:  # the log's own ids, by which its deps name messages too
+    if "message" in rows.column_names:  # The log's own ids, which its deps use too.
         nodes = pc.coalesce(sends.column("message"), nodes)
     table = pa.table({"node": nodes, "process": sends.column("process"), "parents": named or []})
     return dependencies(table, run, f"run {run}, the sends and their deps")
@@ -176,8 +177,8 @@ def delivery_delays(encoded: EncodedRun, sent: np.ndarray) -> np.ndarray:
 
 
 def link_delays(rows: pa.Table, encoded: EncodedRun, sent: np.ndarray) -> np.ndarray:
-    """How long packets took, from send to receive, if received from the sender directly and the log says
-    so."""
+    """The delay of packets from send to receive, for those received from the sender directly; empty if the
+    log does not say."""
     if "link" not in rows.column_names:
         return np.empty(0, np.int64)
     direct = pc.and_(
@@ -187,7 +188,7 @@ def link_delays(rows: pa.Table, encoded: EncodedRun, sent: np.ndarray) -> np.nda
     ranks = pc.index_in(rows.column("origin"), pa.array(encoded.names, pa.string()))
     known = pc.fill_null(ranks, -1).to_numpy().astype(np.int64)
     seqs, times = rows.column("seq").to_numpy(), rows.column("time").to_numpy()
-    # Messages are in the order of senders, and of one sender nearly always in that of seqs.
+    # Messages are sorted by sender, and nearly always by seq within a sender.
     ids = np.lexsort((encoded.seqs, encoded.origins))
     key = _key(encoded.origins[ids], encoded.seqs[ids])
     wanted = _key(known, seqs)
@@ -198,6 +199,6 @@ def link_delays(rows: pa.Table, encoded: EncodedRun, sent: np.ndarray) -> np.nda
 
 
 def _key(origins: np.ndarray, seqs: np.ndarray) -> np.ndarray:
-    """Origin and number as one; numbers beyond 2^40 are no counts."""
+    """Origin and number as one integer; numbers beyond 2^40 are not counts."""
     both: np.ndarray = (origins.astype(np.int64) << 40) + np.minimum(seqs, (1 << 40) - 1)
     return both

@@ -1,8 +1,8 @@
 """Chooses the peers behind freescale's super peer, and the protocol to recommend.
 
-The whole rule for the protocol: of those that deliver, on average, at most `slack` later than the quickest,
-the one with the fewest bytes over all links, control and payload of every copy. Of several within `_TIE` of
-the fewest, the one whose members store the least.
+The rule for the protocol: among those whose average delivery is at most `slack` later than the fastest,
+choose the one with the fewest bytes over all links, counting control information and payload of every copy.
+Among several within `_TIE` of the fewest, choose the one whose members store the least.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OVERLAYS = {
 
 
 def choose_roles(names: list[str], sent: np.ndarray, internal: Sequence[str] | None) -> FreescaleRoles:
-    """The roles in freescale: as requested, or by how much each sends.
+    """The roles in freescale: as requested, or by how much each peer sends.
 
-    A message of an internal peer takes one hop more, so those that send less than the average are internal.
+    A message of an internal peer takes one hop more, so peers that send less than the average are internal.
     The busiest peer is the super peer, whose own messages take no detour.
     """
     unknown = [name for name in internal or () if name not in names]
@@ -60,7 +60,7 @@ def choose_roles(names: list[str], sent: np.ndarray, internal: Sequence[str] | N
 
 
 def recommend(costs: list[Cost], direct: float, slack: float) -> tuple[str, str, str | None]:
-    """A protocol, why in one sentence, and what would be better if deliveries may be later."""
+    """A protocol, the reason in one sentence, and the better choice if later deliveries are acceptable."""
     complete = [cost for cost in costs if cost.total_bytes is not None and cost.extra_delay_ns is not None]
     if not complete:
         return _recommend_by_control(costs)
@@ -89,7 +89,7 @@ def recommend(costs: list[Cost], direct: float, slack: float) -> tuple[str, str,
 
 
 def _recommend_by_control(costs: list[Cost]) -> tuple[str, str, str | None]:
-    """Without a simulation: of the protocols whose bytes follow from the log."""
+    """Recommend without a simulation, among the protocols whose bytes follow from the log."""
     known = [cost for cost in costs if cost.control_bytes_mean is not None]
     if not known:
         raise InputError(

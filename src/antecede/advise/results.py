@@ -6,24 +6,25 @@ import msgspec
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one protocol costs on a workload; None where it would have to be simulated and was not."""
+    """What one protocol costs on a workload; None where a simulation would be needed and was not run."""
 
     protocol: str
     control_bytes_mean: float | None
-    """Of a message's own packet, as its sender puts it on the wire."""
+    """Control bytes of a message's own packet, as its sender puts it on the wire."""
     control_bytes_p99: float | None
     exact: bool
-    """Whether these two are computed from all messages of the log, without a simulation."""
+    """Whether these two figures are computed from all messages of the log, without a simulation."""
     copies: float | None
-    """Packets a message, over all links."""
+    """Packets per message, over all links."""
     link_bytes: float | None
-    """Control bytes of all these packets, a message."""
+    """Control bytes of all these packets, per message."""
     total_bytes: float | None
-    """The same with the payload of every copy; the recommendation goes by this."""
+    """The same including the payload of every copy; the recommendation is based on this figure."""
     stored_bytes: float | None
     """The size of a member's saved state, on average over members and time."""
     extra_delay_ns: float | None
-    """How much later than by a direct send a message is delivered, on average: hops and hold-back."""
+    """How much later a message is delivered than by a direct send, on average: hops and time in the hold-back
+    queue."""
 
 
 class FreescaleRoles(msgspec.Struct, frozen=True):
@@ -42,18 +43,18 @@ class Advice(msgspec.Struct, frozen=True):
     processes: int
     messages: int
     simulated_messages: int
-    """How many of them, from the first on, were simulated."""
+    """The number of messages, from the first on, that were simulated."""
     recommended: str
     reason: str
     otherwise: str | None
-    """What would be better if deliveries may be later."""
+    """The better protocol if later deliveries are acceptable."""
     delay_mean_ns: float
-    """Of a direct send."""
+    """The mean delay of a direct send."""
     delay: str
-    """Where the delays come from."""
+    """The source of the delays."""
     payload_bytes: int
     logged_control_bytes_mean: float | None
-    """What the log's own system sent along, if it says so."""
+    """Control bytes that the logged system sent along, if the log says so."""
     assumptions: list[str]
     split: FreescaleRoles | None
     costs: list[Cost]

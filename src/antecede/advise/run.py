@@ -1,4 +1,4 @@
-"""Advises on a trace wherever it lies: in this process if it is small, on Spark otherwise."""
+"""Advises on a trace wherever it is stored: in this process if it is small, on Spark otherwise."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class WorkloadSchedule(NamedTuple):
     times: np.ndarray
     """When each message is sent, in nanoseconds from 0."""
     delay: str
-    """As in a scenario."""
+    """The delay, as in a scenario."""
     delay_from: str
     payload: int
     logged_control: float | None
@@ -35,11 +35,11 @@ class WorkloadSchedule(NamedTuple):
     timed: bool = True
     """Whether the times are the log's own."""
     delivered_after: float | None = None
-    """How long the log's own deliveries took on average, where packets' delays are known apart from that."""
+    """The average delay of the log's own deliveries, where packet delays are known separately."""
 
 
 def logged_schedule(rows: pa.Table, encoded: EncodedRun, pasts: Pasts, delay: str | None) -> WorkloadSchedule:
-    """The schedule of a log; a requested `delay` takes the place of the log's own."""
+    """The schedule of a log; a requested `delay` replaces the log's own."""
     payload, assumptions = _payload(rows)
     control = _mean_of_sends(rows, "control_bytes")
     if not _has_times(rows):
@@ -103,7 +103,7 @@ def _untimed(pasts: Pasts, delay: str | None, why: str) -> WorkloadSchedule:
 
 
 def _has_times(rows: pa.Table) -> bool:
-    """Whether the times mean anything: they are not all equal, nor copies of `index`."""
+    """Whether the times carry information: they are neither all equal nor copies of `index`."""
     time = rows.column("time")
     if rows.num_rows < 2:
         return False
@@ -112,7 +112,7 @@ def _has_times(rows: pa.Table) -> bool:
 
 
 def _monotonic(sent: np.ndarray, pasts: Pasts) -> np.ndarray:
-    """Send times from 0 on, each process's ascending whatever its clock says."""
+    """Send times from 0, ascending for each process regardless of its clock."""
     if int(sent.max()) - int(sent.min()) > MAX_DURATION:
         raise InputError("the log's sends are more than 30 years apart; take out its times (--map time=)")
     times: np.ndarray = sent - sent.min()

@@ -19,7 +19,7 @@ from antecede.units import SECOND
 
 _SAMPLES = 20
 DIRECT = ("timestamp", "timestamp-diff", "mbcp", "depseq")
-"""Protocols that send to everyone directly: with them, a late message was held back."""
+"""Protocols that send to every peer directly: in these, a message delivered late was held back."""
 
 
 class TrialResult(NamedTuple):
@@ -30,7 +30,7 @@ class TrialResult(NamedTuple):
     copies: float
     link_bytes: float
     payload_bytes: float
-    """Of all copies of a message's payload."""
+    """Bytes of all copies of a message's payload."""
     stored: float
     extra_delay: float
     deliveries: int

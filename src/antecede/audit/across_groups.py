@@ -1,16 +1,16 @@
-"""Order across groups that overlap and change, after each has been judged by itself.
+"""Judges causal order across groups that overlap and change, after each group has been judged by itself.
 
-Once a process has a message, by delivery or with a snapshot, no message that happened before that is
-delivered to it later, in whatever group. Within one membership of a process that is judged with its group,
-so it does not count here again.
+Once a process has a message, by delivery or in a snapshot, no message that happened before it may be
+delivered to that process later, in any group. Violations within one membership of a process are counted with
+its group, so they do not count here again.
 
-A message may be lost with a member that was removed, and be brought back later under its original id. Then
-it is another message: it comes after what preceded the first, and nobody has waited for it.
+A message may be lost with a removed member and be rebroadcast later under its original id. The copy is a
+message of its own: it follows everything that preceded the original, and no process had to wait for it.
 
-What was brought back may be lost again with another member that is removed, and a trace does not say so. So
-the delivery of such a copy at a removed member does not count: nobody has to wait for that copy.
+A copy may in turn be lost with another removed member, which a trace does not record. So the delivery of a
+copy at a removed member does not count: no process has to wait for that copy.
 
-Cost: a vector operation for each row, with an entry for each member of each group.
+Cost: one vector operation per row, with an entry for each member of each group.
 """
 
 from __future__ import annotations
@@ -27,37 +27,36 @@ import pyarrow.compute as pc
 from antecede.errors import InputError
 
 MAX_BYTES = 4 << 30
-"""For the pasts of a run's messages."""
+"""Bytes of memory for the causal pasts of a run's messages."""
 _NEVER = 1 << 62
 
 
 class LateMessage(NamedTuple):
-    """A message that a process has got after what it precedes."""
+    """A message that a process received after a message that it precedes."""
 
     of_process: str
     process: str
-    """The member at which it was delivered."""
+    """The member of the process at which the message was delivered."""
     cause: tuple[str, int]
     effects: list[tuple[str, int]]
-    """What the process had before, the first first; the last message of a member for what a snapshot has of
-    it."""
+    """What the process already had, earliest first; for a snapshot, the last message of a member in it."""
     path: list[tuple[str, int]]
-    """Messages from the cause to the first effect, each of which happened before the next."""
+    """A chain of messages from the cause to the first effect; each happened before the next."""
 
 
 class _Event(NamedTuple):
-    """A row of a process, in its order over all groups."""
+    """A row of a process, in the order of that process over all its groups."""
 
     kind: str
     member: str
-    """The member of the process at which it happened."""
+    """The member of the process at which the event happened."""
     origin: str
     seq: int
-    """The message; for a snapshot, the last message of one of the members that it has."""
+    """The message; for a snapshot, the last message of one member that the snapshot contains."""
     is_copy: bool
-    """Whether it was brought back."""
+    """Whether the message is a copy that was rebroadcast after a loss."""
     may_be_lost: bool
-    """Whether the member was removed: what was brought back there may be lost again."""
+    """Whether the member was removed: a copy delivered there may be lost again."""
 
     @property
     def message(self) -> tuple[str, int]:
@@ -65,7 +64,7 @@ class _Event(NamedTuple):
 
 
 class _Streams(NamedTuple):
-    """Places in vectors: one for what each member has sent, and one for what was brought back of that."""
+    """Indices in vectors: one for the messages of each member, and one for rebroadcast copies of them."""
 
     places: Mapping[str, int]
 
@@ -78,8 +77,8 @@ def has_several_groups(rows: pa.Table) -> bool:
 
 
 def find_late(rows: pa.Table, ends: Mapping[str, int]) -> list[LateMessage]:
-    """What each process got too late. `ends` says where the streams of members end that were removed, or
-    never admitted: what lies beyond was lost, and may have been brought back."""
+    """What each process received too late. `ends` says where the streams of members end that were removed, or
+    never admitted: messages beyond the end were lost, and may have been rebroadcast."""
     return _Replay(_events_by_process(rows, ends)).find()
 
 
@@ -98,7 +97,7 @@ def _events_by_process(rows: pa.Table, ends: Mapping[str, int]) -> dict[str, lis
         if kind == "close":
             closed.add((member, row["member"]))
             continue
-        # One that was removed may have delivered itself what is lost for the others.
+        # A removed member may itself have delivered messages that are lost to the others.
         may_be_copy = kind != "send" and (member not in ends or (member, origin) in closed)
         if kind != "snapshot":
             messages = [seq] if _last_sent(sent, origin, seq) == seq else []
@@ -115,7 +114,7 @@ def _events_by_process(rows: pa.Table, ends: Mapping[str, int]) -> dict[str, lis
 
 
 def _sent(rows: pa.Table) -> dict[str, list[int]]:
-    """The numbers of what each member has sent, ascending."""
+    """The sequence numbers that each member has sent, ascending."""
     sends = rows.filter(pc.equal(rows.column("kind"), "send"))
     found: dict[str, list[int]] = defaultdict(list)
     for origin, seq in zip(sends["origin"].to_pylist(), sends["seq"].to_pylist(), strict=True):
@@ -131,7 +130,7 @@ def _last_sent(sent: Mapping[str, list[int]], origin: str, seq: int) -> int:
 
 
 class _Replay:
-    """Follows all processes at once: a delivery waits until its message is sent."""
+    """Replays all processes together: a delivery waits until its message has been sent."""
 
     def __init__(self, by_process: Mapping[str, list[_Event]]) -> None:
         self._names, self._processes = list(by_process), list(by_process.values())
@@ -147,14 +146,14 @@ class _Replay:
                 f"GiB; up to {MAX_BYTES >> 30} GiB can be judged"
             )
         self._pasts = np.zeros((len(sends), width), np.int64)
-        """What happened before each message: the last message of each stream."""
+        """The causal past of each message: the last message of each stream in it."""
         self._is_sent = np.zeros(len(sends), np.bool_)
         self._known = np.zeros((len(processes), width), np.int64)
         self._in_snapshots = np.zeros((len(processes), width), np.int64)
         self._has: list[set[tuple[int, int]]] = [set() for _ in processes]
         self._place = [0] * len(processes)
         self._sent_at: dict[tuple[str, int], tuple[int, int]] = {}
-        """Process and place of each sending."""
+        """The process and the index of each send."""
         self._found: list[LateMessage] = []
 
     def find(self) -> list[LateMessage]:
@@ -166,14 +165,14 @@ class _Replay:
             if blocked is not None:
                 waiting[blocked].append(at)
             if not ready and waiting:
-                # A cycle: its deliveries are impossible, which is judged elsewhere.
+                # A cycle: its deliveries are impossible, which is reported elsewhere.
                 _, ready = waiting.popitem()
                 for each in ready:
                     self._place[each] += 1
         return self._found
 
     def _follow(self, at: int, waiting: dict[int, list[int]], ready: list[int]) -> int | None:
-        """Follow a process until it needs a message that is not sent yet, and return that message."""
+        """Replay a process until it needs a message that has not been sent yet, and return that message."""
         events = self._processes[at]
         while self._place[at] < len(events):
             event = events[self._place[at]]
@@ -225,7 +224,7 @@ class _Replay:
         return path
 
     def _first_with(self, events: Sequence[_Event], cause: _Event, stream: int) -> tuple[str, int]:
-        """The first message that a process had of those that the cause is, or happened before."""
+        """The first message the process had that is the cause itself or happened before it."""
         for each in events:
             is_it = self._streams.of(each) == stream and each.seq >= cause.seq
             if is_it or self._pasts[self._number[each.message], stream] >= cause.seq:
@@ -234,6 +233,6 @@ class _Replay:
 
 
 def count_effects(late: Iterable[LateMessage]) -> tuple[int, int]:
-    """How many deliveries came before a cause, and how many pairs of cause and effect there are."""
+    """How many deliveries preceded one of their causes, and how many pairs of cause and effect there are."""
     pairs = [(each.of_process, effect) for each in late for effect in each.effects]
     return len({*pairs}), len(pairs)

@@ -1,30 +1,29 @@
-"""What changes of a group mean for an audit: what is owed to whom, and whether all agree.
+"""Membership changes in an audit: which messages are owed to which process, and whether all members agree.
 
-A change is a message too: `admit`, `leave` and `remove` are its sending at the process that made it, and its
-delivery elsewhere. So happened-before goes through changes, and a change that comes before its cause is a
+A change is a message too: an `admit`, `leave` or `remove` row is a send at the process that made the change
+and a delivery elsewhere. So happened-before includes changes, and a change delivered before its cause is a
 violation like any other.
 
-- *Owed.* A process that was admitted has in its snapshot what happened before its admission. Everything else
-  is owed to it that any member has that stays or has left, with all causes of that. Whoever has left, or was
-  removed, is owed what happened before the last thing it did: what it delivered is causally closed. So the
-  members that stay deliver the same messages of a removed one.
-- *Exactly once*: what is in the snapshot is not delivered again.
-- *One cut*: all who close the stream of a member do so after the same message.
-- *Views agree*: in the end everyone's view has the members that stay, and nobody else.
+- *Owed.* The snapshot of an admitted process contains what happened before its admission. The process is owed
+  everything else that any surviving or departed member has, with all its causes. A member that left or was
+  removed is owed what happened before its last event: its deliveries are causally closed. So surviving
+  members deliver the same messages of a removed member.
+- *Exactly once*: messages in the snapshot are not delivered again.
+- *One cut*: all members that close a stream close it after the same message.
+- *Views agree*: in the end every view contains exactly the surviving members.
 - *One group*: no two members have each removed the other, and closed its stream.
-- *The snapshot is a cut*: what a process has begun with, if its rows say so, is what happened before its
-  admission, no more and no less.
-- *The end*: whoever has left sends and delivers nothing more.
-- *Phones*, and local processes of a gateway, are in nobody's view. A process that begins with a snapshot and
-  was not admitted is one. What its snapshot does not have is owed to it, and the snapshot must have the
-  causes of all that it has.
+- *The snapshot is a cut*: if a process's rows describe its snapshot, it contains exactly what happened before
+  its admission.
+- *The end*: a member that has left sends and delivers nothing more.
+- *Phones*, and local processes of a gateway, are in no view. A process that begins with a snapshot without
+  having been admitted is one of them. It is owed everything that its snapshot lacks, and the snapshot must
+  contain the causes of everything in it.
 
-Of groups that overlap each is judged by itself, and then the order across them (`audit.across_groups`). A
-change is a message only where it was made, and an admission where it takes effect: members hear of changes
-without waiting for messages that their applications have not been given.
+Overlapping groups are judged one by one, and then the order across them (`audit.across_groups`). There, a
+change counts as a message only where it was made, and an admission also where it takes effect: members learn
+of changes without waiting for messages that their applications have not delivered.
 
-Who was removed by a message that lies beyond the end of its sender's stream was not removed, and who was
-admitted by one is not a member.
+A removal or an admission whose message lies beyond the end of its sender's stream did not take effect.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from antecede.errors import InputError
 from antecede.trace.schema import CHANGE_KINDS, COUNT_KINDS, Members
 
 MAX_ROWS = 20_000_000
-"""Of a run whose group changes: one task judges it."""
+"""The most rows of a run whose group changes: one task judges it."""
 
 _Message = tuple[str, int]
 
 
 class Change(NamedTuple):
-    """A row of a process that has seen a change."""
+    """A membership change that a process has seen: one of its rows."""
 
     process: str
     at: int
@@ -66,17 +65,17 @@ class Change(NamedTuple):
 
 
 def has_changes(rows: pa.Table) -> bool:
-    """Whether the group of a run changes."""
+    """Whether the membership of a run's group changes."""
     if "member" not in rows.column_names:
         return False
     return bool(pc.any(pc.is_in(rows.column("kind"), pa.array(CHANGE_KINDS))).as_py())
 
 
 class ChangingGroup:
-    """The changes in one run's rows."""
+    """The membership changes in one run's rows."""
 
     def __init__(self, rows: pa.Table, members: Members, overlaps: bool = False) -> None:
-        """Of groups that overlap, one by itself."""
+        """With `overlaps`, this is one group of several that overlap."""
         if rows.num_rows > MAX_ROWS:
             raise InputError(
                 f"its group changes, and it has {rows.num_rows:,} rows; up to {MAX_ROWS:,} can be judged"
@@ -100,10 +99,10 @@ class ChangingGroup:
             if each.kind == "snapshot":
                 self._snapshots[each.process][each.member] = each.seq
         self._wrong_snapshots: dict[str, tuple[list[_Message], list[_Message]]] = {}
-        """What the snapshot of a process has and lacks wrongly."""
+        """What each process's snapshot contains or lacks wrongly."""
         self._find_ends()
 
-    # Who is a member in the end
+    # Who is a member in the end.
 
     def _find_ends(self) -> None:
         closings: dict[str, Counter[int]] = defaultdict(Counter)
@@ -139,23 +138,23 @@ class ChangingGroup:
         }
         gone = {each.member for each in self.changes if each.kind == "leave"} | removed | void
         self.outside = removed | void
-        """Those who were removed, or never were members."""
+        """Processes that were removed, or never were members."""
         self.ends = dict.fromkeys(void, 0) | {each: self.cuts[each] for each in removed & self.cuts.keys()}
-        """Of these, where their streams end, as far as it is known."""
+        """Where their streams end, as far as that is known."""
         self.staying = (self.founders | admissions.keys()) - gone
         """The members that stay."""
         self.phones = self._snapshots.keys() - self.founders - admissions.keys() - gone
-        """Those that stay."""
+        """The phones that stay."""
 
     def _is_void(self, message: _Message, removed: set[str]) -> bool:
         """Whether a message lies beyond the end of its sender's stream, so that nobody else delivers it."""
         origin, seq = message
         return origin in removed and seq > self.cuts.get(origin, seq)
 
-    # What is owed
+    # Which messages are owed.
 
     def adjust(self, encoded: EncodedRun, state: AuditState, vectors: np.ndarray) -> None:
-        """Let processes count as having what is not owed to them, before violations are counted."""
+        """Count messages that are not owed to a process as ones it has, before violations are counted."""
         names, streams, rows = encoded.names, encoded.streams, encoded.rows
         of = streams.of_messages()
         number = np.arange(streams.messages) - streams.first[of] + 1
@@ -212,14 +211,14 @@ class ChangingGroup:
             self._wrong_snapshots[name] = extra, lacking
 
     def _contained(self, name: str, encoded: EncodedRun) -> np.ndarray:
-        """What the snapshot of a process has, as its rows say."""
+        """What the snapshot of a process contains, according to its rows."""
         counts = self._snapshots[name]
         last = np.array([counts.get(each, 0) for each in encoded.names], np.int64)
         contained: np.ndarray = np.asarray(encoded.seqs) <= last[np.asarray(encoded.origins)]
         return contained
 
     def _mark_repeated(self, encoded: EncodedRun, state: AuditState, rank: int, repeated: np.ndarray) -> None:
-        """Deliveries of what was in the snapshot."""
+        """Mark deliveries of messages that were in the snapshot."""
         rows = encoded.rows
         if not repeated.any():
             return
@@ -229,11 +228,11 @@ class ChangingGroup:
         rows.fault[again] |= DUPLICATE
         state.counts[rank, DUPLICATES] += len(again)
 
-    # What all agree on
+    # What all members must agree on.
 
     def faults(self, run: str, encoded: EncodedRun) -> list[DeliveryFault]:
-        """Views that are wrong, streams that are closed at different places, members that have removed each
-        other, what processes did after they left, and snapshots that are no cuts."""
+        """Faults: wrong views, streams closed at different places, members that removed each other, events of
+        a process after it left, and snapshots that are not cuts."""
         return [
             *self._wrong_views(run),
             *self._different_cuts(run),
@@ -262,8 +261,8 @@ class ChangingGroup:
                 yield DeliveryFault("view", run, process, member, None, None, 1, text)
 
     def _final_views(self) -> dict[str, set[str]]:
-        """The view of each process after all that it has seen; that of one that joined begins with its
-        sponsor's."""
+        """The view of each process after its last change; a process that joined starts with its sponsor's
+        view."""
         by_process: dict[str, list[Change]] = defaultdict(list)
         for each in self.changes:
             by_process[each.process].append(each)
@@ -275,7 +274,7 @@ class ChangingGroup:
         waiting = sorted(self.founders | sponsor.keys())
         while waiting:
             ready = [each for each in waiting if each in self.founders or each in at_admission]
-            # Who was admitted by nobody that is known begins with itself.
+            # A process whose admission is not in the trace starts with itself.
             for process in ready or waiting:
                 view = set(
                     self.founders if process in self.founders else at_admission.get(process, {process})
@@ -328,7 +327,7 @@ class ChangingGroup:
 
 
 def count_faults(faults: Iterable[DeliveryFault]) -> Mapping[str, int]:
-    """The counts of a verdict that are of changes."""
+    """The counts of a verdict that concern changes."""
     by_kind = Counter(fault.kind for fault in faults)
     return {
         "wrong_views": by_kind["view"],
@@ -340,15 +339,15 @@ def count_faults(faults: Iterable[DeliveryFault]) -> Mapping[str, int]:
 
 
 def most_common(seqs: Counter[int]) -> int:
-    """The one that most agree on; the highest of several."""
+    """The most common value; of several, the highest."""
     return max(seqs, key=lambda seq: (seqs[seq], seq))
 
 
 def _at_their_makers(rows: pa.Table) -> pa.Table:
-    """The rows without changes that others have made; a process's own admission stays.
+    """The rows without changes made by other processes; a process's own admission stays.
 
-    A change takes effect as soon as its group delivers it. The application may have to wait for messages
-    before it, because of others in other groups.
+    A change takes effect as soon as its group delivers it. The application may deliver it later, after its
+    causes in other groups.
     """
     kind, process = rows.column("kind"), rows.column("process")
     others = pc.is_in(kind, pa.array([each for each in CHANGE_KINDS if each not in COUNT_KINDS]))
@@ -359,8 +358,7 @@ def _at_their_makers(rows: pa.Table) -> pa.Table:
 
 
 def _as_messages(rows: pa.Table) -> pa.Table:
-    """The rows with changes as what they are on the way: sends and deliveries. Closings and snapshots are no
-    messages."""
+    """The rows, with changes as sends and deliveries. Closings and snapshots are not messages."""
     rows = rows.filter(pc.fill_null(pc.invert(pc.is_in(rows.column("kind"), pa.array(COUNT_KINDS))), True))
     kind = rows.column("kind")
     changes = pc.fill_null(pc.is_in(kind, pa.array(CHANGE_KINDS)), False)
@@ -370,7 +368,7 @@ def _as_messages(rows: pa.Table) -> pa.Table:
 
 
 def _closed_past(clock: np.ndarray, first: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """How many messages of each stream happened before the last thing that a process did, or were it."""
+    """How many messages of each stream happened before a process's last event, that event included."""
     last = (first[:-1] + clock - 1)[clock > 0]
     past = clock.astype(np.int64)
     return np.maximum(past, vectors[last].max(axis=0)) if len(last) else past

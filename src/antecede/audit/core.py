@@ -56,7 +56,7 @@ from antecede.trace.reader import read_metas, read_table
 from antecede.trace.schema import Members, Meta
 
 MAX_BYTES = 16 << 30
-"""For the pasts of a run's messages."""
+"""Bytes of memory for the causal pasts of a run's messages."""
 _MAX_BYTES_IN_MEMORY = 1 << 28
 MAX_VIOLATIONS = 1_000
 
@@ -74,9 +74,9 @@ class Finding(msgspec.Struct, frozen=True):
     path: list[str]
     text: str
     consequences: int
-    """How many deliveries of that process needed the cause and did not have it; `effect` was the first."""
+    """How many deliveries at that process needed the cause and lacked it; `effect` was the first."""
     keys: list[str]
-    """The messages of the path as origin:seq; `path` has their own ids, if they have any."""
+    """The messages of the path as origin:seq; `path` uses their own ids where they have any."""
 
 
 class RunAudit(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ def judge_run(run: str, rows: pa.Table, members: Members, most: int = MAX_VIOLAT
 
 
 def _judge_overlapping(run: str, rows: pa.Table, members: Members, most: int) -> RunAudit:
-    """Judge each group that changes by itself, and then the order across them."""
+    """Judge each changing group by itself, and then the order across the groups."""
     audits: list[RunAudit] = []
     ends: dict[str, int] = {}
     for name in sorted(rows.column("group").unique().to_pylist()):
@@ -205,7 +205,7 @@ def _judge(
         state.by_time,
         encoded.start_time,
         encoded.bucket_width,
-        # Tables without times have copies of the index.
+        # In tables without times, the time column is a copy of the index.
         timed=not np.array_equal(encoded.times, encoded.positions),
     )
     wrong = wrong_deliveries(rows, encoded, found.missing, most)
@@ -224,13 +224,13 @@ def _judge(
 
 
 def steps_of(encoded: EncodedRun) -> int:
-    """About how many steps the passes take if few deliveries lack a cause."""
+    """Roughly how many steps the passes take if few deliveries lack a cause."""
     streams = encoded.streams
     return len(encoded.rows.kind) * (16 + len(streams.origin))
 
 
 def message_keys(rows: pa.Table, encoded: EncodedRun, messages: Iterable[int]) -> dict[int, MessageKey]:
-    """What some messages of a run are called."""
+    """The names of some messages of a run."""
     ids = rows.column("message") if "message" in rows.column_names else None
     found = {}
     for message in messages:
@@ -242,7 +242,8 @@ def message_keys(rows: pa.Table, encoded: EncodedRun, messages: Iterable[int]) -
 
 @contextmanager
 def allocate_pasts(run: str, first: np.ndarray) -> Iterator[np.ndarray]:
-    """An array for the past of every message of these streams: in memory, or in a file if it is large."""
+    """An array for the causal past of every message of these streams: in memory, or in a file if it is
+    large."""
     shape, kind = (int(first[-1]), len(first) - 1), count_dtype(first)
     size = shape[0] * shape[1] * kind.itemsize
     if size > MAX_BYTES:
@@ -288,7 +289,8 @@ def build_tally(
     bucket_width: int,
     timed: bool,
 ) -> Tally:
-    """The counts by process, by origin and, if the events are `timed`, over time, under their names."""
+    """The counts by process, by origin and, if the events are `timed`, over time, with names in place of
+    ranks."""
     processes = [
         ByProcess(name, *(int(row[each]) for each in (DELIVERIES, CAUSAL, MISSING, DUPLICATES, CAUSAL)))
         for name, row in zip(names, counts, strict=True)
@@ -330,10 +332,10 @@ def describe_root(run: str, names: list[str], keys: MessageKeys, root: Root, pat
 
 
 def severity(finding: Finding) -> tuple[int, bool, str]:
-    """A sort key for findings that are in the order of their runs: by consequences, late or never."""
+    """A sort key for findings in the order of their runs: most consequences first, late before never."""
     return -finding.consequences, not finding.late, finding.run
 
 
 def sum_verdicts(verdicts: list[Verdict]) -> Verdict:
-    """The counts of several runs together."""
+    """The sum of the counts of several runs."""
     return Verdict(**{name: sum(getattr(each, name) for each in verdicts) for name in COUNTS})

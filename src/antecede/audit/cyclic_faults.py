@@ -1,4 +1,4 @@
-"""The faults in a graph of causes that are cycles: of causes alone, or with the order of a process.
+"""Cyclic faults of a dependency graph: cycles of causes alone, or of causes and a process's own order.
 
 Records are numbers in the order of the log, so that both engines find the same paths.
 """
@@ -14,26 +14,27 @@ from antecede.causality.components import components
 
 
 class CyclicFaults(NamedTuple):
-    """Counts of all, and paths of the first `limit`."""
+    """Counts of all cyclic faults, and paths of the first `limit` of them."""
 
     cycles: int
     on_cycles: int
-    """Records."""
+    """How many records lie on cycles of causes."""
     early: int
-    """Records that their process has before a cause."""
+    """How many records precede one of their causes in their own process."""
     cycle_paths: list[tuple[int, list[int]]]
-    """The largest first: how many records, and a shortest cycle from the first of them."""
+    """The cycles, largest first: how many records, and a shortest cycle through the first of them."""
     early_paths: list[list[int]]
-    """In the order of the effects: a shortest path from a cause that comes later to the effect."""
+    """In the order of the effects: a shortest path from a cause to an effect that precedes it in its
+    process."""
 
 
 def cyclic_faults(
     cause: np.ndarray, effect: np.ndarray, process: np.ndarray, seq: np.ndarray, limit: int
 ) -> CyclicFaults:
-    """The cycles of causes, and the records before a cause of theirs in their process.
+    """The cycles of causes, and the records that precede one of their causes in their process.
 
-    Edges are in the order of their effects. `seq` is `NO_SEQ` where a record has no number. Edges between
-    records of one cycle are left out before the order of processes is compared.
+    Edges are in the order of their effects. `seq` is `NO_SEQ` where a record has no number. Edges within one
+    cycle are left out before the order of processes is compared.
     """
     number = np.full(len(seq), -1, np.int64)
     cycles: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""What an audit of a dependency log finds, in words: the same on either engine."""
+"""What an audit of a dependency log finds, as sentences; the same on both engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antecede.units import format_duration
 
 _MAX_SHOWN_PATH = 8
 RECORD_COLUMNS = ("id", "process", "seq", "file", "row")
-"""Columns of a log that a `LogRecord` has."""
+"""The columns of a log that a `LogRecord` has."""
 
 
 class LogRecord(NamedTuple):
@@ -24,7 +24,7 @@ class LogRecord(NamedTuple):
     file: str
     row: int
     counted: str = "row"
-    """What `row` is the number of: a row, a span, a commit …"""
+    """What `row` counts: rows, spans, commits …"""
 
     @property
     def name(self) -> str:
@@ -61,49 +61,50 @@ class CausalCycle(msgspec.Struct):
 
     records: int
     path: list[str]
-    """A shortest cycle among them, each the cause of the next, the last one of the first."""
+    """A shortest cycle among them: each is a cause of the next, and the last a cause of the first."""
     text: str
 
 
 class EffectBeforeCause(msgspec.Struct):
-    """A record that its process has before a cause of it."""
+    """A record that precedes one of its causes in its own process."""
 
     process: str
     effect: str
     cause: str
     path: list[str]
-    """From the cause to the effect, each the cause of the next."""
+    """From the cause to the effect; each is a cause of the next."""
     text: str
 
 
 class ClockSkew(msgspec.Struct):
-    """Effects of one process that have earlier times than their causes of another."""
+    """Effects whose time is earlier than that of their cause at another process."""
 
     cause_process: str
     effect_process: str
     effects: int
-    """How many pairs of a direct cause and its effect."""
+    """The number of pairs of a direct cause and its effect."""
     of: int
-    """How many such pairs have times at all."""
+    """The number of such pairs that have times."""
     largest: int
-    """Nanoseconds."""
+    """In nanoseconds."""
     cause: str
     effect: str
     text: str
 
 
 class DependencyVerdict(msgspec.Struct):
-    """What was found; counts are complete, lists are the worst of each kind, as many as were asked for."""
+    """What the audit found. Counts are complete; lists hold the worst of each kind, up to the requested
+    number."""
 
     records: int
     processes: int
     causes: int
     missing_ids: int
-    """Different ids."""
+    """The number of distinct missing ids."""
     missing_causes: int
-    """How often they are named."""
+    """How often missing ids are named."""
     duplicate_records: int
-    """Records beyond the first of each id."""
+    """Records that repeat the id of an earlier record."""
     cycles: int
     records_on_cycles: int
     effects_before_causes: int
@@ -121,21 +122,21 @@ class DependencyVerdict(msgspec.Struct):
 
 
 def missing_cause(name: str, effects: int, first: LogRecord) -> MissingCause:
-    """A missing cause of so many effects; `first` is the first one in the log."""
+    """A missing cause with this many effects; `first` is the first of them in the log."""
     others = "" if effects == 1 else f" and {effects - 1:,} more"
     text = f"{brief(name)} is missing: it is a cause of {first.described} ({first.place}){others}"
     return MissingCause(name, effects, text)
 
 
 def duplicate_id(records: int, first: LogRecord, second: LogRecord) -> DuplicateId:
-    """An id that so many records have."""
+    """An id shared by this many records."""
     more = "" if records == 2 else f", and {records - 2:,} more"
-    text = f"{first.described} is there {records:,} times: {first.place} and {second.place}{more}"
+    text = f"{first.described} occurs {records:,} times: {first.place} and {second.place}{more}"
     return DuplicateId(first.id, records, text)
 
 
 def causal_cycle(records: int, path: Sequence[LogRecord]) -> CausalCycle:
-    """A cycle of so many records with a shortest path around it."""
+    """A cycle of this many records, with a shortest path around it."""
     names = [record.name for record in path]
     if len(path) == 1:
         text = f"{path[0].described} is its own cause ({path[0].place})"
@@ -146,7 +147,7 @@ def causal_cycle(records: int, path: Sequence[LogRecord]) -> CausalCycle:
 
 
 def effect_before_cause(path: Sequence[LogRecord]) -> EffectBeforeCause:
-    """An effect that its process has before a cause; the path leads from the cause to the effect."""
+    """An effect that precedes its cause in its own process; the path leads from the cause to the effect."""
     cause, effect = path[0], path[-1]
     names = [record.name for record in path]
     through = "" if len(path) == 2 else f", through {' → '.join(_shortened(names))}"
@@ -158,7 +159,7 @@ def effect_before_cause(path: Sequence[LogRecord]) -> EffectBeforeCause:
 
 
 def clock_skew(cause: LogRecord, effect: LogRecord, largest: int, effects: int, of: int) -> ClockSkew:
-    """The skew of two processes; cause and effect are those with the largest difference."""
+    """The clock skew between two processes; cause and effect are the pair with the largest difference."""
     text = (
         f"{effects:,} of {of:,} effects at {brief(effect.process)} have a time before their cause's at "
         f"{brief(cause.process)}, by up to {format_duration(largest)}: {effect.name} before {cause.name}"

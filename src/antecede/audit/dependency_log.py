@@ -3,15 +3,15 @@
 What can be wrong with it:
 
 - a cause is missing: no record has its id;
-- ids are there more than once (the first record counts);
+- an id occurs more than once (the first record counts);
 - causes form a cycle: strongly connected components, each with a shortest cycle in it;
-- an effect is recorded before a cause of it, direct or through others, in the order of its own process: its
-  partition's offset, its sequence number;
-- an effect has an earlier time than its direct cause. That is the difference of two clocks, or a wrong clock;
-  it is counted for each pair of processes, and nothing is corrected. It is no violation.
+- an effect precedes one of its causes, direct or transitive, in the order of its own process: by partition
+  offset or sequence number;
+- an effect has an earlier time than its direct cause. This is clock skew, not a violation; it is counted for
+  each pair of processes, and no time is corrected.
 
-Cost: memory for ids and edges, time linear in both. Only where some cycle of causes and of the order within
-processes exists can a record be before its cause (`process_order`).
+Cost: memory for ids and edges, time linear in both. A record can precede its cause only where causes and
+process order together form a cycle (`process_order`).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def judge_dependency_log(
 
 
 class _Judgement:
-    """The log in numbers. A record is the first one of its id; records that repeat an id are left out."""
+    """The log as numbers. A record is the first one with its id; records that repeat an id are left out."""
 
     def __init__(self, table: pa.Table, limit: int, counted: str) -> None:
         self.limit, self.counted = limit, counted
         codes = table.column("id").combine_chunks().dictionary_encode().indices.to_numpy()
-        # Dictionary codes are in the order of first occurrence.
+        # Dictionary codes follow the order of first occurrence.
         firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
         self.all_rows, self.codes, self.firsts = table, codes, firsts
         self.table = table if len(firsts) == len(codes) else table.take(pa.array(firsts))
@@ -150,7 +150,7 @@ class _Judgement:
         if not len(skewed):
             return 0, []
         pairs, all_counts = np.unique(pair, return_counts=True)
-        # The difference of two int64 may need 64 bits without a sign.
+        # The difference of two int64 values may need 64 unsigned bits.
         behind = self.time[cause[skewed]].astype(np.uint64) - self.time[effect[skewed]].astype(np.uint64)
         order = np.lexsort((np.iinfo(np.uint64).max - behind, pair[skewed]))
         keys, starts, counts = np.unique(pair[skewed][order], return_index=True, return_counts=True)
@@ -167,6 +167,6 @@ class _Judgement:
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """A column's numbers, and where it has one."""
+    """A column's numbers, and a mask of the rows that have one."""
     present = column.is_valid().to_numpy()
     return pc.fill_null(column, 0).to_numpy(), present

@@ -1,14 +1,15 @@
 """Judges a dependency log on Spark, with the same verdict as `dependency_log` in one process.
 
 Records are numbered in the order of the log. Missing causes, repeated ids and clocks are counted by joins and
-aggregations. Cycles, of causes alone or with the order of a process, are local in that order: a cycle has to
-go back somewhere, so between any two neighbouring places within it some edge leads back. The log is divided
-into parts of equal size, parts that an edge back connects are joined to blocks, and each block is judged by
-one task with compiled code. A log in a possible order has no such edge, and nothing is left to judge.
+aggregations. Cycles, of causes alone or with the order of a process, are local in that order: every cycle
+contains a back edge, and between any two neighbouring positions within the cycle some edge leads back. The
+log is divided into parts of equal size, parts connected by a back edge are joined into blocks, and each block
+is judged by one task with compiled code. A log in a valid causal order has no back edge, so there is nothing
+to judge.
 
-A task holds its block as numbers, some 100 bytes for each record and cause. In a log whose order says
-nothing, such as one with the newest record first, one block is the whole log. The driver holds one number for
-each part, and what is listed.
+A task holds its block as numbers, about 100 bytes per record and cause. If the order of the log is unrelated
+to causality, for example newest first, the whole log is one block. The driver holds one number per part and
+the listed findings.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _MAX_PARTS = 4096
 _FILE_ROWS = 1 << 20
 _CYCLE, _EARLY, _COUNTS = "cycle", "early", "counts"
 _BLOCK_SCHEMA = pa.schema([("kind", pa.string()), ("size", pa.int64()), ("path", pa.list_(pa.int64()))])
-"""Of what a block yields: a cycle or an early record with its path, or the three counts."""
+"""The rows that a block yields: a cycle or an early record with its path, or the three counts."""
 
 
 def judge_dependency_log_on_spark(
@@ -81,7 +82,7 @@ def judge_dependency_log_on_spark(
 
 
 def _write(batches: Iterable[pa.Table], folder: Path) -> int:
-    """Write the log in files that tasks can read side by side; the number of rows."""
+    """Write the log to files that tasks can read in parallel; returns the number of rows."""
     rows, writer, room = 0, None, 0
     try:
         for batch in batches:
@@ -103,16 +104,17 @@ def _write(batches: Iterable[pa.Table], folder: Path) -> int:
 
 
 class _Log(NamedTuple):
-    """The log in tables."""
+    """The log as tables."""
 
     rows: DataFrame
     repeated: DataFrame
-    """Ids that several records have: `id`, `first` (a place) and `records`."""
+    """Ids that several records share: `id`, `first` (a position) and `records`."""
     records: DataFrame
-    """The first record of each id; `origin` is the first place of its process, which stands for it."""
+    """The first record of each id; `origin` is the first position of its process, which stands for the
+    process."""
     edges: DataFrame
-    """A row for each cause that a record names: `effect`, `position` in its list, and `cause`, or `name` if
-    no record has it; of both ends `time` and `origin`."""
+    """One row per cause that a record names: `effect`, `position` in its list, and `cause`, or `name` if no
+    record has that id; `time` and `origin` of both ends."""
 
 
 @contextmanager
@@ -196,7 +198,7 @@ class _SparkJudgement:
         return frame.collect()[0]
 
     def _records(self, places: Iterable[int]) -> dict[int, LogRecord]:
-        """The records at some places, which a finding names."""
+        """The records at these positions, for a finding to name."""
         wanted = self.spark.createDataFrame(pa.table({"place": pa.array(sorted({*places}), pa.int64())}))
         found = self.log.rows.join(F.broadcast(wanted), "place").select("place", *RECORD_COLUMNS)
         return {row.place: LogRecord._make([*row[1:], self.counted]) for row in found.collect()}
@@ -230,7 +232,7 @@ class _SparkJudgement:
     # Clocks.
 
     def _skew(self) -> list[ClockSkew]:
-        # The difference of two numbers of 64 bits may need 65.
+        # The difference of two 64-bit numbers may need 65 bits.
         behind = F.col("cause_time").cast("decimal(20,0)") - F.col("effect_time").cast("decimal(20,0)")
         timed = self.log.edges.where("cause_time is not null and effect_time is not null")
         is_skewed = F.expr("effect_time < cause_time")
@@ -281,7 +283,7 @@ class _SparkJudgement:
         )
 
     def _blocks(self) -> dict[int, int]:
-        """For each part of the log that may have a cycle the first part of its block."""
+        """For each part of the log that may contain a cycle, the first part of its block."""
         parts = [self._part("low").alias("first"), self._part("high").alias("last")]
         back = self.log.edges.where("cause >= effect").selectExpr("effect as low", "cause as high")
         numbered = self.log.records.where("seq is not null").groupBy("origin", "seq")

@@ -1,8 +1,8 @@
 """Judges a dependency log where it fits: in this process if its memory suffices, on Spark otherwise.
 
-How large a log is shows only when it is read. So it is read into this process's memory until that would not
-suffice for judging it; then Spark gets what has been read and the rest. Reading takes most of the time on
-either engine, so Spark is sooner done only on a cluster.
+The size of a log is known only once it has been read. So the log is read into this process's memory until
+judging it would no longer fit; then Spark takes over what was read, and the rest. Reading dominates the time
+on both engines, so Spark is faster only on a cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from antecede.errors import require
 
 Progress = Callable[[str, int, int], None]
 _MEMORY_PER_BYTE = 6
-"""Bytes of memory that judging takes for each byte of the log in Arrow, the log included: as measured."""
+"""Measured bytes of memory that judging takes per byte of the log in Arrow, the log included."""
 
 
 def judge_where_it_fits(

@@ -34,8 +34,8 @@ def short(name: str, most: int = _MAX_NAME) -> str:
 
 
 def isolated(name: str) -> str:
-    """A name as an element that keeps its direction to itself: otherwise one that is written from right to
-    left would take the words and numbers after it along."""
+    """A name in an element with a text direction of its own: otherwise a right-to-left name would reorder the
+    words and numbers after it."""
     return tag("tspan", text(name), class_="name")
 
 
@@ -64,7 +64,7 @@ def diagram(shown: Excerpt, label: str) -> tuple[str, str]:
 
 
 def _right(shown: Excerpt) -> float:
-    """The width to leave after the last event: more if the cause never comes and a band shows that."""
+    """The width to leave after the last event: more if the cause never arrives and a band shows that."""
     return 112 if shown.late else 210
 
 
@@ -148,7 +148,7 @@ class _Drawing:
         return tag("g", *parts, class_="others")
 
     def band(self) -> str:
-        """The time in which the process had the effect and not the cause."""
+        """The time during which the process had the effect but not the cause."""
         x, y = self.at(self.shown.fault)
         end = self.x(self.shown.late) if self.shown.late else self.end
         finding = self.shown.finding
@@ -156,12 +156,12 @@ class _Drawing:
         return tag("line", title, class_="lacks", x1=x, x2=end, y1=y, y2=y)
 
     def direct(self) -> str:
-        """The cause's own way to the process that lacked it."""
+        """The arrow of the cause itself to the process that lacked it."""
         sent, late = self.shown.hops[0].sent, self.shown.late
         x, y = self.at(late) if late else (self.end, self.bottom)
         never = "" if late else " never"
         x1, y1 = self.at(sent)
-        bend = x1 + 0.78 * (x - x1), y1 + 0.22 * (y - y1)  # away from the path
+        bend = x1 + 0.78 * (x - x1), y1 + 0.22 * (y - y1)  # Away from the path.
         title = hover(f"{sent.message} to {self.shown.finding.process}")
         way = tag("path", title, d=arrow(x1, y1, x, y, 9, bend))
         end = tag("circle", hover(self.describe(late)) if late else "", cx=x, cy=y, r=6.5)
@@ -193,7 +193,7 @@ class _Drawing:
         return "cause" if number == 1 else "effect" if number == len(self.shown.hops) else "link"
 
     def wait(self, arrived: ExcerptEvent, sent: ExcerptEvent) -> str:
-        """From the delivery of one to the send of the next."""
+        """From the delivery of one message to the send of the next."""
         (x1, y), (x2, _) = self.at(arrived), self.at(sent)
         title = hover(f"{arrived.process} has {arrived.message} when it sends {sent.message}")
         return tag("line", title, class_="step", x1=x1, x2=x2, y1=y, y2=y)
@@ -227,7 +227,7 @@ class _Drawing:
         return tag("g", *parts, class_=f"event {self.role(number)}")
 
     def fault(self) -> str:
-        """The crossed ring, and its meaning in two lines that do not overlap."""
+        """The crossed ring, and its explanation in two lines that do not overlap."""
         finding, late = self.shown.finding, self.shown.late
         x, y = self.at(self.shown.fault)
         ring = tag("circle", hover(self.describe(self.shown.fault)), cx=x, cy=y, r=10)
@@ -248,15 +248,14 @@ class _Drawing:
         return tag("g", ring, cross, here, then, class_="fault")
 
     def note(self, parts: list[str], x: float, y: float, kind: str) -> str:
-        """A line of text centred at x, moved so that it stays inside the picture; every other part is a
-        name."""
+        """A line of text centred at x, shifted to stay inside the picture; every other part is a name."""
         half = _BOLD * cells("".join(parts)) / 2
         x = min(max(x, self.left + half), self.width - 8 - half)
         words = [isolated(part) if place % 2 else text(part) for place, part in enumerate(parts)]
         return tag("text", *words, x=x, y=y, text_anchor="middle", class_=kind)
 
     def axis(self, y: float) -> str:
-        """The times of the path's events, as many as fit."""
+        """The time axis: the times of the path's events, as many as fit."""
         hops = self.placed.hops
         events = [hops[0].sent, self.shown.fault, *([self.shown.late] if self.shown.late else [])]
         events += [event for hop in hops for event in (hop.sent, hop.arrived)]

@@ -13,11 +13,11 @@ from antecede.audit.excerpt import Excerpt, ExcerptEvent, Hop
 
 Clock = Literal["time", "none", "skewed"]
 _GAP_SAME, _GAP_OTHER, _GAP_BESIDE = 54.0, 84.0, 17.0
-"""Least distances between events of the path at one process and at two, and to events beside the path."""
+"""The least distances between events of the path at one process and at two, and to events beside the path."""
 _AFTER_FAULT = 150.0
 _ELLIPSIS = 150.0
 _MIN_TIGHTNESS = 0.5
-"""How far these may shrink where a path is long."""
+"""How far these distances may shrink for a long path."""
 MAX_HOPS, _HOPS_AT_EACH_END = 13, 6
 
 
@@ -40,7 +40,7 @@ class DiagramLayout(NamedTuple):
 
 
 def lay_out(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramLayout:
-    """Place events from 0 to the right, over `room` or more if they need it; `names` has the width of
+    """Place events from 0 to the right, over a width of `room` or more; `names` has the widths of the
     names."""
     whole = shown.hops
     first, last = (
@@ -64,7 +64,8 @@ def lay_out(shown: Excerpt, room: float, names: Mapping[str, float]) -> DiagramL
         before[last[0].sent][first[-1].arrived] = _ELLIPSIS
     order = _topological(events, before)
     for constrained in ({*core}, set[ExcerptEvent]()):
-        # A delivery before its own send makes a cycle: without its constraint, its arrow goes to the left.
+        # A delivery before its own send makes a cycle: its constraint is dropped, so its arrow points to the
+        # left.
         if order is None:
             before = _only_own_order(before, constrained)
             order = _topological(events, before)
@@ -101,7 +102,7 @@ def _before(events: Sequence[ExcerptEvent], core: set[ExcerptEvent], tightness: 
 
 
 def _only_own_order(before: Before, constrained: set[ExcerptEvent]) -> Before:
-    """Only the order of each process, except for constrained events."""
+    """Only the order within each process, except for constrained events."""
     return {
         event: {
             cause: gap
@@ -141,7 +142,7 @@ def _clock(order: Sequence[ExcerptEvent], before: Before) -> Clock:
 def _by_time(
     order: Sequence[ExcerptEvent], before: Before, core: Sequence[ExcerptEvent], room: float
 ) -> dict[ExcerptEvent, float]:
-    """As close as allowed; what room is left is distributed by time."""
+    """As close together as allowed; the remaining room is distributed by time."""
     start, end = min(event.time for event in core), max(event.time for event in core)
     x: dict[ExcerptEvent, float] = {}
     furthest = 0.0
@@ -159,7 +160,7 @@ def _by_time(
 def _by_order(
     order: Sequence[ExcerptEvent], before: Before, core: set[ExcerptEvent]
 ) -> dict[ExcerptEvent, float]:
-    """As far left as allowed; events beside the path close to what follows them."""
+    """As far left as allowed; events beside the path are placed close to those that follow them."""
     x: dict[ExcerptEvent, float] = {}
     for event in order:
         x[event] = max([0.0, *(x[cause] + gap for cause, gap in before[event].items())])

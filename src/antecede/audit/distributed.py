@@ -1,7 +1,7 @@
 """Judges one run that is too large for one Spark task: a DataFrame of its events in, its verdict out.
 
-Processes are dealt out to blocks, one task each (`distributed_steps` says what a task does). One pass over
-the events encodes names as numbers and packs rows into chunks; after that only chunks move. Rows are
+Processes are partitioned into blocks, one task each (`distributed_steps` says what a task does). One pass
+over the events encodes names as numbers and packs rows into chunks; after that only chunks move. Rows are
 shuffled twice, at 7 bytes each; senders' clocks go to every block, messages × streams × 2 bytes. The driver
 holds the names of the processes, a few numbers for each stream, and the sums.
 """
@@ -45,9 +45,9 @@ class DistributedPasts(NamedTuple):
     rows: DataFrame
     collected: DataFrame
     sender_clocks: DataFrame
-    """What each message's sender had."""
+    """The clock of each message's sender at the send."""
     full_pasts: DataFrame
-    """The pasts that are larger than that."""
+    """The pasts that exceed the sender's clock."""
     impossible_deliveries: list[DataFrame]
     impossible: int
 
@@ -65,7 +65,8 @@ def judge_large_run(
 
 
 def compute_pasts(run: PreparedRun, persisted: list[DataFrame]) -> DistributedPasts:
-    """Collect senders' clocks and close them; in a cycle, once more without impossible deliveries."""
+    """Collect senders' clocks and close them transitively; if there is a cycle, once more without impossible
+    deliveries."""
     plan = run.plan
     rows = persist(_packed(run), persisted)
     marked: list[DataFrame] = []
@@ -175,7 +176,7 @@ def _to_every_block(plan: steps.BlockPlan, frame: DataFrame) -> DataFrame:
 
 
 def _raise_errors(run: PreparedRun, frame: DataFrame) -> None:
-    """Compute the frame, and raise the first error that a step reports in it."""
+    """Compute the frame, and raise the first error that a step reported in it."""
     reported = F.when(F.col("part") == steps.ERROR, F.struct("number", "index", "payload"))
     found = frame.agg(F.min(reported).alias("error")).first()
     error = found.error if found is not None else None
@@ -225,7 +226,7 @@ def _find_paths(run: PreparedRun, roots: list[Root], known: list[DataFrame]) -> 
 
 
 def _message_keys(run: PreparedRun, messages: set[int]) -> dict[int, MessageKey]:
-    """What some messages are called."""
+    """The names of some messages."""
     if run.dense:
         streams = np.searchsorted(run.plan.first, sorted(messages), "right") - 1
         found = {
@@ -251,7 +252,7 @@ def _wrong_deliveries(
     has_orphans: bool,
     most: int,
 ) -> WrongDeliveries:
-    """The worst missing, duplicate, impossible and orphan deliveries; the driver gets `most` of each."""
+    """The worst missing, duplicate, impossible and orphan deliveries; the driver receives `most` of each."""
     missing.sort(key=lambda each: (-each.consequences, each.process, each.message))
     return WrongDeliveries(
         missing=missing[:most],
@@ -274,7 +275,7 @@ def _worst_marked(frames: list[DataFrame], part: int, most: int) -> list[WrongDe
 
 
 def _worst_orphans(run: PreparedRun, most: int) -> list[OrphanDelivery]:
-    """Deliveries of what nobody sent by process and message, the most frequent first."""
+    """Deliveries of messages that nobody sent, by process and message, most frequent first."""
     key = ["process", "origin", "seq"]
     lost = with_messages(run).where("message is null").select(*key, "index")
     counted = lost.groupBy(*key).agg(F.min("index").alias("first"), F.count("*").alias("times"))
@@ -299,7 +300,7 @@ def _worst_orphans(run: PreparedRun, most: int) -> list[OrphanDelivery]:
 
 
 def _count_orphans(run: PreparedRun) -> tuple[int, int]:
-    """Deliveries of what nobody sent, each message once a process; and the repetitions."""
+    """Count deliveries of messages that nobody sent, each message once per process; and their repetitions."""
     lost = with_messages(run).where("message is null")
     ((once, every),) = lost.agg(F.count_distinct("process", "origin", "seq"), F.count("*")).collect()
     return once, every - once

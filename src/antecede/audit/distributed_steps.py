@@ -1,12 +1,12 @@
 """The steps by which several Spark tasks judge one run that is too large for one of them.
 
-Processes are dealt out to *blocks*, one task each. A task goes through its block's rows a *slice* at a
-time, in the order of their index, so its memory holds `AuditState` and not rows. Everything travels in
+Processes are partitioned into *blocks*, one task each. A task reads its block's rows one *slice* at a time,
+in the order of their index, so it holds `AuditState` in memory and not the rows. Everything travels in
 *chunks*: rows of `CHUNK` whose payload packs thousands of events, or a vector, as bytes. Python workers are
 fast with those and slow with single rows.
 
 1. `pack_rows` packs events into chunks.
-2. `collect_block` finds what each message's sender had at the send, and what each process has in the end.
+2. `collect_block` finds the sender's clock at each send, and what each process has in the end.
 3. `close_pasts`, one task, turns these clocks into the past of every message.
 4. `count_block` compares each delivery with that past. Every block gets every message's past before its rows.
 
@@ -55,7 +55,7 @@ ENCODED = pa.schema(
 `SEND_ONLY` less `SEND_ONLY_EVENT` too."""
 SEND_ONLY_EVENT = 1 << 32
 _SEND_ONLY_TIME = 64
-"""Added to the time bucket of a packed `SEND_ONLY`: a bucket takes six bits."""
+"""Added to the time bucket of a packed `SEND_ONLY`; a bucket takes six bits."""
 CHUNK = pa.schema(
     [
         ("block", pa.int32()),
@@ -66,14 +66,14 @@ CHUNK = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-"""`part` is the number of a slice of rows, from 0, or says what else is in the payload; chunks are sorted by
-it, so whatever a block has to know first comes before its rows. What `number` is depends on the part."""
+"""`part` is the number of a slice of rows, from 0, or says what else the payload holds. Chunks are sorted by
+it, so everything a block needs first precedes its rows. The meaning of `number` depends on the part."""
 DUPLICATE_ROWS, IMPOSSIBLE_ROWS, MISSING_ROWS = range(-18, -15)
 START, ERROR, CYCLIC, ORPHANS, ROOTS, PATH, IMPOSSIBLE = range(-15, -8)
 DELIVERED_EVER, COUNTS, ORIGINS, OVER_TIME, SENDER_CLOCK, FULL_PAST, SEQ, NAME = range(-8, 0)
-"""Parts that are not slices of rows."""
+"""Parts other than slices of rows."""
 MARKED = pa.schema([(name, pa.int64()) for name in ("rank", "message", "index")])
-"""Deliveries with a fault, one by one."""
+"""Faulty deliveries, one by one."""
 MAX_MESSAGE = (1 << 31) - 3
 PACKED_ROWS = 1 << 20
 _EMITTED_BYTES = 1 << 24
@@ -84,7 +84,7 @@ BatchStep = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 class BlockPlan(NamedTuple):
-    """What every task has to know of the run."""
+    """What every task needs to know about the run."""
 
     run: str
     first: np.ndarray
@@ -99,7 +99,7 @@ class BlockPlan(NamedTuple):
     bucket_width: int
     lowest_index: int
     slice_width: int
-    """How many indices a slice has."""
+    """The number of indices in a slice."""
 
     @property
     def messages(self) -> int:
@@ -116,11 +116,11 @@ class BlockPlan(NamedTuple):
         return np.dtype([("offset", offset), ("event", "i4"), ("time", "i1")])
 
     def ranks(self, block: int) -> np.ndarray:
-        """The processes of a block."""
+        """The ranks of the processes of a block."""
         return np.arange(block, self.processes, self.blocks)
 
     def streams(self, ranks: np.ndarray) -> Streams:
-        """The streams as some processes see them."""
+        """The streams as seen by some processes."""
         addressed = self.audiences[self.audience][:, ranks].T
         return Streams(self.first, self.origin, addressed | (self.origin[None, :] == ranks[:, None]))
 
@@ -138,7 +138,7 @@ def pack_rows(plan: BlockPlan) -> BatchStep:
 def pack(
     plan: BlockPlan, rank: np.ndarray, index: np.ndarray, event: np.ndarray, time: np.ndarray
 ) -> pa.RecordBatch:
-    """The chunks of some events."""
+    """Pack some events into chunks."""
     since = index.view(np.uint64) - np.uint64(plan.lowest_index % (1 << 64))
     part, offset = np.divmod(since, np.uint64(plan.slice_width))
     order = np.argsort(rank.astype(np.uint16) if plan.processes < 1 << 16 else rank, kind="stable")
@@ -166,7 +166,7 @@ def pack(
 def collect_block(plan: BlockPlan) -> BatchStep:
     """The clock of each send, what each process has in the end, and the counts that this takes.
 
-    Chunks of `IMPOSSIBLE` deliveries may come first; these pass on no causality.
+    Chunks of `IMPOSSIBLE` deliveries may come first; they create no causal order.
     """
 
     def work(block: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -195,8 +195,7 @@ def collect_block(plan: BlockPlan) -> BatchStep:
 
 
 def close_pasts(plan: BlockPlan) -> BatchStep:
-    """From senders' clocks to full pasts, of those messages that have a larger one; and whether there is a
-    cycle."""
+    """Close senders' clocks to full pasts; yields those that grew, and whether there is a cycle."""
 
     def work(_: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         messages = create_message_streams(plan.streams(np.arange(0)))
@@ -323,7 +322,7 @@ def _load_state(
     vectors: np.ndarray | None = None,
     messages: MessageStreams | None = None,
 ) -> Iterator[Chunk]:
-    """Load what comes before the rows; return the chunks of rows."""
+    """Load the chunks that precede the rows; return the chunks of rows."""
     for chunk in chunks:
         _, part, number, previous, _, payload = chunk
         if part >= 0:
@@ -392,7 +391,7 @@ class _DuplicateIndexError(Exception):
 
 
 def _on_one_block(work: Callable[[int, Iterator[Chunk]], Iterator[Chunk]]) -> BatchStep:
-    """A step that does `work` on a partition's chunks, which are those of one block.
+    """A step that applies `work` to the chunks of a partition, which belong to one block.
 
     Errors become chunks too: the driver raises them with names instead of ranks.
     """
@@ -431,7 +430,7 @@ def _batch(chunks: list[Chunk]) -> pa.RecordBatch:
 
 
 def read_chunks(batches: Batches) -> Iterator[Chunk]:
-    """The chunks in batches, one by one; payloads are not copied."""
+    """The chunks of each batch, one by one; payloads are not copied."""
     for batch in batches:
         numbers = [batch.column(name).to_pylist() for name in CHUNK.names[:-1]]
         payloads = batch.column("payload")

@@ -24,14 +24,14 @@ class EncodedRun(NamedTuple):
     """A run in numbers."""
 
     names: list[str]
-    """Of the processes, by rank."""
+    """The names of the processes, by rank."""
     rows: Rows
     times: np.ndarray
-    """Of each row."""
+    """The time of each row."""
     start_time: int
-    """When the first event happened."""
+    """The time of the first event."""
     bucket_width: int
-    """How long each of the `TIME_BUCKETS` is."""
+    """The width of each of the `TIME_BUCKETS`."""
     streams: Streams
     origins: np.ndarray
     seqs: np.ndarray
@@ -39,15 +39,15 @@ class EncodedRun(NamedTuple):
     positions: np.ndarray
     """The index of each row."""
     table_rows: np.ndarray
-    """Where each row is in the table."""
+    """The position of each row in the table."""
     send_rows: np.ndarray
-    """Where each message's send is in the table."""
+    """The position of each message's send in the table."""
     orphans: int
     repeated_orphans: int
 
 
 class _Columns(NamedTuple):
-    """The rows in numbers, in the order of process and index."""
+    """The rows as numbers, in the order of process and index."""
 
     process: np.ndarray
     position: np.ndarray
@@ -58,18 +58,18 @@ class _Columns(NamedTuple):
     group: np.ndarray
     time: np.ndarray
     row: np.ndarray
-    """Where each row is in the table."""
+    """The position of each row in the table."""
     own_delivery: np.ndarray
-    """Whether it is a delivery by the sender that is judged."""
+    """Whether the row is the sender's own delivery that is judged."""
 
     def take(self, rows: np.ndarray) -> _Columns:
         return _Columns(*(column[rows] for column in self))
 
 
 def encode_run(rows: pa.Table, members: Members) -> EncodedRun:
-    """Validate and encode the rows of one run, in whatever order they come.
+    """Validate and encode the rows of one run, in any order.
 
-    A message's audience is found as `execution_from_rows.execution` finds it.
+    A message's audience is determined as in `execution_from_rows.execution`.
     """
     validate.refuse_empty_columns(rows)
     addressed = validate.destinations(rows)
@@ -112,7 +112,8 @@ def _own_deliveries(rows: pa.Table) -> np.ndarray:
 
 
 def without_own_deliveries(rows: pa.Table) -> pa.Table:
-    """The rows without senders' deliveries of their own messages, which cause nothing: the send did."""
+    """The rows without senders' deliveries of their own messages: their send already counts as the
+    delivery."""
     own = _own_deliveries(rows)
     return rows.filter(pa.array(~own)) if own.any() else rows
 
@@ -124,7 +125,7 @@ def message_names(origins: np.ndarray, seqs: np.ndarray, names: list[str]) -> pa
 
 
 def shown_messages(rows: pa.Table, encoded: EncodedRun) -> pa.Array:
-    """What people call each message: its own id, or origin:seq."""
+    """The displayed name of each message: its own id, or origin:seq."""
     keys = message_names(encoded.origins, encoded.seqs, encoded.names)
     if "message" not in rows.column_names:
         return keys
@@ -133,7 +134,7 @@ def shown_messages(rows: pa.Table, encoded: EncodedRun) -> pa.Array:
 
 
 def _ranks(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
-    """Each name's place in `names`, which has them all."""
+    """The index of each name in `names`, which contains all of them."""
     ranks: np.ndarray = pc.index_in(column, pa.array(names, pa.string())).to_numpy().astype(np.int64)
     return ranks
 
@@ -141,7 +142,7 @@ def _ranks(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
 def _group_audiences(
     groups: list[str], members: Members, rank: dict[str, int], columns: _Columns
 ) -> list[frozenset[int]]:
-    """Each group's members, or else the processes that its rows name."""
+    """The members of each group; otherwise the processes that its rows name."""
     seen = np.zeros((len(groups), len(rank)), np.bool_)
     seen[columns.group, columns.process] = True
     return [
@@ -160,7 +161,7 @@ def _sends_by_stream(
     names: list[str],
     rank: dict[str, int],
 ) -> tuple[np.ndarray, np.ndarray, list[frozenset[int]]]:
-    """The sends, stream by stream; the number of each one's audience, and the distinct audiences."""
+    """The sends, stream by stream; the number of the audience of each, and the distinct audiences."""
     audience = columns.group[sends].copy()
     for place, send in enumerate(sends) if addressed else ():
         destinations = addressed.get((names[columns.origin[send]], int(columns.seq[send])))
@@ -175,14 +176,14 @@ def _sends_by_stream(
 
 
 def canonical_order(audiences: Iterable[frozenset[int]]) -> list[frozenset[int]]:
-    """Distinct audiences in an order that depends on nothing else; messages are numbered by it."""
+    """The distinct audiences in an order that depends on nothing else; messages are numbered by it."""
     return sorted({*audiences}, key=sorted)
 
 
 def _streams(
     origin: np.ndarray, audience: np.ndarray, distinct: list[frozenset[int]], processes: int
 ) -> Streams:
-    """The streams of sends that are sorted by origin and audience."""
+    """The streams of sends sorted by origin and audience."""
     new = np.ones(len(origin), np.bool_)
     new[1:] = (np.diff(origin) != 0) | (np.diff(audience) != 0)
     firsts = np.flatnonzero(new)
@@ -195,7 +196,7 @@ def _streams(
 
 
 def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: Streams) -> EncodedRun:
-    """The rows with messages by number."""
+    """The rows with message numbers."""
     process, origin, seq, time = columns.process, columns.origin, columns.seq, columns.time
     origins, seqs = origin[sends], seq[sends]
     by_key = np.lexsort((seqs, origins))
@@ -236,7 +237,7 @@ def _numbered(names: list[str], columns: _Columns, sends: np.ndarray, streams: S
 
 
 def _find_keys(origins: np.ndarray, seqs: np.ndarray, origin: np.ndarray, seq: np.ndarray) -> np.ndarray:
-    """The place of each (origin, seq) among the sorted pairs (origins, seqs); -1 if it is not there."""
+    """The index of each (origin, seq) among the sorted pairs (origins, seqs); -1 if absent."""
     every = np.concatenate([np.stack([origins, seqs]), np.stack([origin, seq])], axis=1).astype(np.int64)
     order = np.lexsort((np.arange(every.shape[1]), every[1], every[0]))
     is_key = order < len(origins)
@@ -249,7 +250,7 @@ def _find_keys(origins: np.ndarray, seqs: np.ndarray, origin: np.ndarray, seq: n
 
 
 def time_buckets(earliest: int, latest: int) -> tuple[int, int]:
-    """When the first of `TIME_BUCKETS` equal buckets begins, and how wide each is."""
+    """The start of the first of `TIME_BUCKETS` equal buckets, and their width."""
     return (earliest, (latest - earliest) // TIME_BUCKETS + 1) if latest >= earliest else (0, 1)
 
 

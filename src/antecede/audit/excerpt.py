@@ -1,7 +1,7 @@
 """Picks the few events that show one violation: its path, what the process lacked, and their neighbours.
 
-`select_rows` takes them out of all rows (`excerpt_on_spark` does the same on Spark); `build_excerpt` says
-what each is for.
+`select_rows` takes them from all rows (`excerpt_on_spark` does the same on Spark); `build_excerpt` gives each
+its role.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from antecede.errors import InputError
 from antecede.trace.schema import message_key, shown_message
 
 NEIGHBOURS = 2
-"""How many sends and deliveries before and after each event of the path are shown."""
+"""How many neighbouring sends and deliveries are shown before and after each event of the path."""
 COLUMNS = ("process", "index", "kind", "origin", "seq", "time")
 
 
@@ -39,10 +39,10 @@ class ExcerptEvent(msgspec.Struct, frozen=True):
     process: str
     index: int
     place: int
-    """From 0, among the process's sends and deliveries."""
+    """The position among the process's sends and deliveries, from 0."""
     kind: str
     message: str
-    """What people call it."""
+    """The displayed name of the message."""
     time: int
     key: str
     """The message as origin:seq."""
@@ -54,12 +54,12 @@ class Hop(msgspec.Struct, frozen=True):
     message: str
     sent: ExcerptEvent
     arrived: ExcerptEvent
-    """Its delivery by the sender of the next message; that next send, if both have one sender; at the end of
-    the path, the fault."""
+    """Its delivery at the sender of the next message; that next send, if both have the same sender; at the
+    end of the path, the fault."""
 
     @property
     def stays(self) -> bool:
-        """Whether it goes from one send of a process to the next."""
+        """Whether the hop leads from one send of a process to its next send."""
         return self.sent.process == self.arrived.process
 
 
@@ -68,9 +68,9 @@ class Excerpt(msgspec.Struct, frozen=True):
 
     finding: Finding
     hops: list[Hop]
-    """From the cause's send to the delivery of the effect that came too early."""
+    """From the send of the cause to the delivery of the effect that came too early."""
     late: ExcerptEvent | None
-    """When the process got the cause afterwards; None if it never did."""
+    """When the process received the cause afterwards; None if it never did."""
     others: list[ExcerptEvent]
     """What these processes did just before and after."""
 
@@ -90,7 +90,7 @@ def split_message_id(message: str) -> tuple[str, int]:
 
 
 def required_messages(findings: Sequence[Finding]) -> set[MessageAtProcess]:
-    """Which messages are needed at which processes."""
+    """The messages whose events are needed, by process."""
     keys = set()
     for finding in findings:
         path = [split_message_id(key) for key in finding.keys]
@@ -102,7 +102,7 @@ def required_messages(findings: Sequence[Finding]) -> set[MessageAtProcess]:
 
 
 def rows_of_processes(tables: Iterable[pa.Table], findings: Sequence[Finding]) -> pa.Table:
-    """The rows of the runs and processes that findings are about."""
+    """The rows of the runs and processes that the findings concern."""
     keys = required_messages(findings)
     runs, processes = (
         pa.array({*names}, pa.string())
@@ -113,7 +113,7 @@ def rows_of_processes(tables: Iterable[pa.Table], findings: Sequence[Finding]) -
 
 
 def select_rows(rows: pa.Table, findings: Sequence[Finding]) -> pa.Table:
-    """Of any number of rows, the few that findings need, each with its `place` at its process."""
+    """The few rows that the findings need, each with its `place` at its process."""
     keys = required_messages(findings)
     found = []
     for run in sorted({key.run for key in keys}):
@@ -127,7 +127,7 @@ def select_rows(rows: pa.Table, findings: Sequence[Finding]) -> pa.Table:
 
 
 def _select_rows_of_process(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.Table:
-    """Of one process's rows, in its own order, those of the messages and their neighbours."""
+    """Of one process's rows, in its own order: those of the messages, and their neighbours."""
     origins, seqs = {key.origin for key in keys}, {key.seq for key in keys}
     likely = pc.and_(
         pc.is_in(mine.column("origin"), pa.array(origins, pa.string())),
@@ -147,8 +147,8 @@ def _select_rows_of_process(mine: pa.Table, keys: set[MessageAtProcess]) -> pa.T
 
 
 def is_in_one_group(finding: Finding, rows: pa.Table) -> bool:
-    """Whether the effect was delivered where the cause came too late. In groups that overlap and change, it
-    may have been at another member of the process, and there is no excerpt of that."""
+    """Whether the effect was delivered at the member where the cause came too late. In groups that overlap
+    and change, it may have been at another member of the process, and no excerpt is made."""
     origin, seq = split_message_id(finding.keys[-1])
     values = {"run": finding.run, "process": finding.process, "kind": "deliver", "origin": origin, "seq": seq}
     chosen = rows
@@ -159,7 +159,7 @@ def is_in_one_group(finding: Finding, rows: pa.Table) -> bool:
 
 
 def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
-    """The excerpt of one of the findings whose rows `select_rows` returned."""
+    """The excerpt of a finding whose rows `select_rows` returned."""
     events = _events_of(finding, rows)
     first: dict[tuple[str, str, str], ExcerptEvent] = {}
     for event in events:
@@ -180,7 +180,7 @@ def build_excerpt(finding: Finding, rows: pa.Table) -> Excerpt:
         Hop(message, sent, arrived)
         for message, sent, arrived in zip(finding.path, sends, [*arrivals, fault], strict=True)
     ]
-    # A process that delivers what it has yet to send may have the cause only by sending it.
+    # A process that delivers a message before sending it may have the cause only through that send.
     causes = [first.get((finding.process, kind, finding.keys[0])) for kind in ("deliver", "send")]
     late = next((event for event in causes if event and event.place > fault.place), None)
     shown = {event for hop in hops for event in (hop.sent, hop.arrived)} | {late}
@@ -208,7 +208,7 @@ def _events_of(finding: Finding, rows: pa.Table) -> list[ExcerptEvent]:
 
 
 def _neighbours(events: Sequence[ExcerptEvent], shown: set[ExcerptEvent]) -> list[ExcerptEvent]:
-    """The events next to those that are shown; rows may also serve other findings."""
+    """The events next to those shown; the rows may also serve other findings."""
     wanted = {
         (event.process, event.place + step) for event in shown for step in range(-NEIGHBOURS, NEIGHBOURS + 1)
     }

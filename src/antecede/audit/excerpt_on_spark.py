@@ -15,8 +15,8 @@ _KEYS = "run string, process string, origin string, seq bigint"
 
 
 def select_rows(events: DataFrame, findings: Sequence[Finding]) -> pa.Table:
-    """The rows that findings need. The driver gets a few for each message of their paths, whatever the
-    trace."""
+    """The rows that the findings need. The driver receives a few per message of their paths, however large
+    the trace."""
     keys = events.sparkSession.createDataFrame(sorted(required_messages(findings)), _KEYS)
     own = ["run", "process"]
     ids = F.col("message") if "message" in events.columns else F.lit(None).cast("string")

@@ -1,8 +1,8 @@
 """Faults of single deliveries, listed with the worst first: missing, duplicate, orphan and impossible.
 
 Violations of causal order have lists of their own, with the path from cause to effect (`audit.core`). The
-lists of a run are in the order of consequences, process and message. So whoever judges a run, one task or
-many, cuts them off at the same place.
+lists of a run are ordered by consequences, process and message. So they are cut off at the same place whether
+one task or many judge the run.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from antecede.trace.schema import shown_message
 
 KINDS = ("missing", "duplicate", "orphan", "impossible")
 _ALL_KINDS = (*KINDS, "view", "cut", "split", "ended", "snapshot")
-"""The last four are of groups that change (`audit.changes`)."""
+"""The last four occur only in groups that change (`audit.changes`)."""
 
 
 class DeliveryFault(msgspec.Struct, frozen=True):
     """A message that was not delivered at a process as it should have been."""
 
     kind: str
-    """One of `KINDS`, or of those of groups that change."""
+    """One of `KINDS`, or a kind that only changing groups have."""
     run: str
     process: str
     message: str
-    """Its own id, or origin:seq."""
+    """The message's own id, or origin:seq."""
     sender: str | None
     """None if nobody sent it."""
     index: int | None
-    """Where in the process's own order it was delivered: if twice, the second time; None if it is missing."""
+    """The index of the delivery in the process's own order; for a duplicate, of the second delivery; None if
+    the message is missing."""
     consequences: int
     """How many deliveries are wrong because of it: those that needed a missing message; those of a duplicate
     after the first; those of an orphan or an impossible message at this process."""
@@ -44,21 +45,21 @@ class DeliveryFault(msgspec.Struct, frozen=True):
 
 
 class MessageKey(NamedTuple):
-    """A message in words."""
+    """A message as people see it."""
 
     origin: int
     """The rank of its sender."""
     seq: int
     shown: str
-    """Its own id, or origin:seq."""
+    """The message's own id, or origin:seq."""
 
 
 MessageKeys = Mapping[int, MessageKey]
-"""By the messages' numbers."""
+"""The keys by message number."""
 
 
 class WrongDelivery(NamedTuple):
-    """Deliveries of one message at one process, by numbers."""
+    """Deliveries of one message at one process, as numbers."""
 
     process: int
     message: int
@@ -79,7 +80,7 @@ class OrphanDelivery(NamedTuple):
 
 
 class WrongDeliveries(NamedTuple):
-    """The worst deliveries of one run, by kind, each list in its order."""
+    """The worst faulty deliveries of one run, by kind, each list worst first."""
 
     missing: Sequence[MissingMessage]
     duplicates: Sequence[WrongDelivery]
@@ -87,14 +88,14 @@ class WrongDeliveries(NamedTuple):
     orphans: Sequence[OrphanDelivery]
 
     def messages(self) -> set[int]:
-        """The messages that were sent, by number."""
+        """The numbers of the messages that were sent."""
         return {each.message for kind in self[:3] for each in kind}
 
 
 def wrong_deliveries(
     rows: pa.Table, encoded: EncodedRun, missing: Sequence[MissingMessage], most: int
 ) -> WrongDeliveries:
-    """What the passes marked in the rows of a run."""
+    """The faulty deliveries that the passes marked in the rows of a run."""
     orphans = _orphan_deliveries(rows, encoded)
     return WrongDeliveries(
         missing=missing,
@@ -111,7 +112,7 @@ def _marked(encoded: EncodedRun, mark: int, most: int) -> list[WrongDelivery]:
         return []
     process = np.repeat(encoded.rows.process, np.diff(encoded.rows.start))[marked]
     key = process * encoded.streams.messages + encoded.rows.message[marked]
-    # Rows are in each process's own order, so the first of several is the one with the least index.
+    # Rows follow each process's own order, so the first of several has the lowest index.
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     worst = np.argsort(-count, kind="stable")[:most]
     places = marked[first[worst]]
@@ -146,7 +147,7 @@ def _orphan_deliveries(rows: pa.Table, encoded: EncodedRun) -> list[OrphanDelive
 def describe_faults(
     run: str, names: Sequence[str], keys: MessageKeys, wrong: WrongDeliveries, most: int
 ) -> list[DeliveryFault]:
-    """The faults of a run in words, at most `most` of a kind, the worst first."""
+    """The faults of a run as sentences, at most `most` of a kind, worst first."""
     missing = [
         _fault("missing", run, names[process], keys[message], names, None, consequences)
         for process, message, consequences in wrong.missing
@@ -176,7 +177,7 @@ def _severity(fault: DeliveryFault) -> tuple[int, str]:
 
 
 def worst_first(faults: Iterable[DeliveryFault]) -> list[DeliveryFault]:
-    """Faults of several kinds and runs in the order of their consequences; the sort is stable."""
+    """Faults of several kinds and runs, most consequences first; the sort is stable."""
     return sorted(faults, key=lambda fault: (-fault.consequences, _ALL_KINDS.index(fault.kind), fault.run))
 
 

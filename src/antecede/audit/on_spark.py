@@ -1,8 +1,8 @@
 """Audits a DataFrame of events: did anything arrive before its cause? DataFrames of verdicts come out.
 
-Runs are judged in parallel, one task each: it holds the run's rows, and every row is shuffled once. A run
-of more than `LARGE_RUN` rows is judged by many tasks (`audit.distributed`). The driver sees sums and the
-few rows that it asks for.
+Runs are judged in parallel, one task each, which holds the run's rows; every row is shuffled once. A run of
+more than `LARGE_RUN` rows is judged by many tasks (`audit.distributed`). The driver receives sums and the few
+rows that it asks for.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Audit:
         return msgspec.convert(row.tally.asDict(recursive=True), Tally) if row and row.tally else None
 
     def worst_run(self, findings: list[Finding]) -> tuple[str | None, int]:
-        """The run with the worst of these violations, or else the most missing; and how many runs there
-        are."""
+        """The run with the worst of these violations, or else with the most missing messages; and the number
+        of runs."""
         worst = F.max_by("run", F.struct("missing", "duplicates"))
         row = self.verdicts.agg(worst.alias("run"), F.count("*").alias("runs")).first()
         if row is None:

@@ -1,4 +1,4 @@
-"""Audits a trace and writes a page: the verdict, the counts, and the violations drawn."""
+"""Audits a trace and writes a page: the verdict, the counts, and diagrams of the violations."""
 
 from __future__ import annotations
 

@@ -55,16 +55,17 @@ _COUNTS = {
 
 
 _OF_CHANGING_GROUPS = ("wrong_views", "different_cuts", "split_groups", "after_end", "wrong_snapshots")
-"""Counts that say nothing about a group that does not change, so their zeros are left out."""
+"""Counts that mean nothing for a group that does not change, so their zeros are left out."""
 _MISSING_SOMEWHERE = "a process never delivered it; every message is expected at every process"
-"""What missing means if nothing says who should get a message."""
+"""What "missing" means if nothing says who should receive a message."""
 
 MAX_DRAWN = 20
-"""How many violations are drawn; of groups that overlap and change, those across groups are not."""
+"""How many violations are drawn. In groups that overlap and change, violations across groups are not
+drawn."""
 
 
 class AuditPageData(msgspec.Struct, frozen=True):
-    """Everything that the page of an audit shows."""
+    """Everything shown on the page of an audit."""
 
     trace: str
     verdict: Verdict
@@ -73,14 +74,14 @@ class AuditPageData(msgspec.Struct, frozen=True):
     faults: list[DeliveryFault]
     """The first missing, duplicate, orphan and impossible deliveries, the worst first."""
     excerpts: dict[int, Excerpt]
-    """Those that are drawn, by their place in `findings`."""
+    """The excerpts of the violations that are drawn, by position in `findings`."""
     chosen: int = 0
     tally: Tally | None = None
     tally_of: str | None = None
-    """The run of the tally, if there are several."""
+    """The run that the tally is about, if there are several."""
     lineage: Lineage | None = None
     names_receivers: bool = True
-    """Whether the log says who should get a message."""
+    """Whether the log says who should receive each message."""
     explorer: str = ""
     """The address of the explorer of the run with the worst violation."""
 
@@ -199,7 +200,7 @@ def _draw(data: AuditPageData, number: int) -> str:
 
 
 def _link(data: AuditPageData, number: int) -> str:
-    """Where the explorer shows a violation, which it numbers by run."""
+    """A link to a violation in the explorer, which numbers violations by run."""
     run = data.findings[0].run
     if not data.explorer or data.findings[number].run != run:
         return ""
@@ -243,7 +244,7 @@ def _meaning(name: str, data: AuditPageData) -> str:
 
 
 def _fault_sections(data: AuditPageData) -> list[Section]:
-    """A table of each kind of fault, the kind with the worst consequences first."""
+    """A table for each kind of fault, the kind with the worst consequences first."""
     faults, verdict = data.faults, data.verdict
     sections = []
     several_runs = len({fault.run for fault in faults}) > 1

@@ -29,7 +29,7 @@ SUMMARY = pa.schema(
         ("invalid", pa.bool_()),
     ]
 )
-"""What there is of each process in each group; times, indices and validity are those of its whole run."""
+"""One row per process and group; times, indices and validity are those of the process's whole run."""
 SENDS = pa.schema(
     [("origin", pa.string()), ("seq", pa.int64()), ("index", pa.int64()), ("group", pa.string())]
 )
@@ -56,7 +56,8 @@ def list_splits(files: list[Path]) -> list[tuple[str, int, int]]:
 
 
 def summarise(splits: Batches) -> Iterator[pa.RecordBatch]:
-    """Which processes are in these splits, in which groups, from when to when; as rows of `SUMMARY`."""
+    """The processes in these splits, with their groups and their first and last times; as rows of
+    `SUMMARY`."""
     try:
         for codes, names in _read(splits):
             yield _summary(codes, names)
@@ -118,7 +119,7 @@ def sends_of_run(run: str) -> BatchStep:
 
 
 def pack_splits(plan: BlockPlan, process_names: list[str]) -> BatchStep:
-    """From splits to chunks of a *dense* run: every origin numbers its messages from 1, all to one
+    """From splits to chunks of a *dense* run, in which every origin numbers its messages from 1, all to one
     audience."""
     begin = np.zeros(len(process_names) + 1, np.int64)
     end = np.zeros(len(process_names) + 1, np.int64)
@@ -128,7 +129,7 @@ def pack_splits(plan: BlockPlan, process_names: list[str]) -> BatchStep:
     def encode(codes: Columns, names: Dictionaries) -> tuple[np.ndarray, ...]:
         is_event = _in_run(codes, names, plan.run) & ~_is_kind(RECEIVE, codes, names)
         rows = np.flatnonzero(is_event)
-        # An origin that is no process has rank -1: the extra entry at the end, without messages.
+        # An origin that is not a process has rank -1: the extra entry at the end, without messages.
         origin = _lookup(names["origin"], rank)[codes["origin"][rows]]
         message = begin[origin] + codes["seq"][rows] - 1
         message[message >= end[origin]] = -1

@@ -1,15 +1,15 @@
 """Compiled passes over the events of a run that find every causal-order violation.
 
-1. `collect_sender_clocks` replays each process and notes, for every send, what the sender had then: a vector
-   clock with an entry a stream. It also notes what each process has in the end.
+1. `collect_sender_clocks` replays each process and records, for every send, what the sender had then: a
+   vector clock with one entry per stream. It also records what each process has in the end.
 2. `causality.transitive_closure.close_transitively` turns these clocks into complete causal pasts.
 3. `count_violations` replays each process again and compares every delivery's past with what the process has.
 
-In a cycle, some deliveries precede their own send. `mark_impossible` finds them; they pass on no causality,
+In a cycle, some deliveries precede their own send. `mark_impossible` finds them; they create no causal order,
 and steps 1 and 2 are repeated without them.
 
-A pass may get the rows of all processes at once, or those of some processes a slice at a time: whatever has
-to be remembered is in `AuditState`. So a run may be larger than memory, and shared among workers. The
+A pass may process the rows of all processes at once, or those of some processes one slice at a time: all
+state between slices is in `AuditState`. So a run may be larger than memory and be divided among workers. The
 oracle in `causality` computes the same with Python's integers and is the reference for this.
 
 Cost: rows × streams / 16 steps. `AuditState` takes processes × (streams × 5 + messages / 2) bytes.
@@ -45,14 +45,14 @@ SEND, DELIVER, SEND_ONLY = 0, 1, 2
 """A send counts as the sender's own delivery; after a `SEND_ONLY` that is an event of its own."""
 DUPLICATE, IMPOSSIBLE = 1, 2
 TIME_BUCKETS = 60
-"""Equal spans of time by which deliveries are counted."""
+"""The number of equal spans of time by which deliveries are counted."""
 _EVERYTHING = np.int32((1 << 31) - 1)
-"""More than any stream has, even if only its lower half is stored."""
+"""More than any stream contains, even if only its lower half is stored."""
 _1 = np.uint64(1)
 _0 = np.uint64(0)
 
 DELIVERIES, DUPLICATES, CAUSAL, CAUSAL_LATE, PAIRS_LATE, PAIRS_NEVER, FIFO, MISSING, COUNTED = range(9)
-"""The columns of `AuditState.counts`; the last is how many there are."""
+"""The columns of `AuditState.counts`; the last is their number."""
 
 
 class Streams(NamedTuple):
@@ -93,19 +93,20 @@ class AuditState(NamedTuple):
     """What the passes know so far of the processes they look at."""
 
     counts: np.ndarray
-    """Processes × what is counted."""
+    """Processes × counts."""
     by_origin: np.ndarray
-    """How often each origin's messages were lacking: because they came late, or never."""
+    """How often messages of each origin were lacking, because they were late or never delivered."""
     by_time: np.ndarray
     """Deliveries in each time bucket, and how many of them violate causal order."""
     delivered_ever: np.ndarray
     """Bits: the messages that each process has in the end."""
     delivered: np.ndarray
-    """Bits: those that it has so far."""
+    """Bits: the messages that each process has so far."""
     late_causes: np.ndarray
-    """Bits: those that it lacked when it delivered an effect, and got later."""
+    """Bits: the messages that each process lacked when it delivered an effect, and delivered later."""
     impossible: np.ndarray
-    """Bits: those that it delivered before they were sent, which pass on no causality."""
+    """Bits: the messages that each process delivered before they were sent; these deliveries create no causal
+    order."""
     prefix: np.ndarray
     """How many messages of each stream, from the first on, the process has or never gets."""
     vector_clock: np.ndarray
@@ -126,7 +127,7 @@ class Gaps(NamedTuple):
     number: np.ndarray
     """The missing message's place in its stream, from 0, ascending."""
     needed: np.ndarray
-    """For each stream, how many of its gaps some delivery has needed."""
+    """For each stream, how many of its gaps some delivery needed."""
     effect: np.ndarray
     """For each number, the first delivered message that needed it."""
     reached: np.ndarray
@@ -139,11 +140,11 @@ class Violations(NamedTuple):
     state: AuditState
     impossible: int
     roots: list[Root]
-    """Those with the most consequences first."""
+    """The worst roots: those with the most consequences first."""
     paths: list[list[int]]
-    """For each root a shortest chain of messages from the cause to the effect."""
+    """For each root, a shortest chain of messages from the cause to the effect."""
     missing: list[MissingMessage]
-    """The worst, as many as roots."""
+    """The worst missing messages, as many as roots."""
 
 
 def create_state(streams: Streams, max_roots: int = 0, processes_of_run: int = 0) -> AuditState:
@@ -176,10 +177,8 @@ def find_violations(
     max_roots: int = 0,
     adjust: Callable[[AuditState, np.ndarray], None] | None = None,
 ) -> Violations:
-    """All passes over the rows of all processes. `vectors` has a row a message and a column a stream.
-
-    `adjust` may let processes count as having messages, once all pasts are known.
-    """
+    """Run all passes over the rows of all processes. `vectors` has a row per message and a column per stream.
+    `adjust` may count messages as ones that processes have, once all pasts are known."""
     messages = create_message_streams(streams)
     state, impossible = compute_pasts(rows, streams, vectors, messages, max_roots)
     if adjust is not None:
@@ -235,7 +234,7 @@ def _shortest_paths(
     sent_at[rows.message[sends]] = sends
     process = np.repeat(rows.process, np.diff(rows.start))
     origins = streams.origin[messages.stream]
-    # Backwards, so that the first delivery of several is the one that stays.
+    # Backwards, so that of several deliveries the first one stays.
     causes = np.flatnonzero(np.isin(rows.message, [root.cause for root in roots]))[::-1]
     by_cause = {cause: causes[rows.message[causes] == cause] for cause in {root.cause for root in roots}}
     paths = []
@@ -273,8 +272,8 @@ def set_bit(bits: Any, message: Any) -> Any:
 
 @njit_plain
 def collect_sender_clocks(rows: Any, state: Any, messages: Any, vector_row: Any, vectors: Any) -> Any:
-    """Replay each process: what it has in the end and has twice, and for each send its vector clock and the
-    process's send before. The clock of message m goes into `vectors[vector_row[m]]`."""
+    """Replay each process: record what it has in the end and what it delivered twice, and for each send the
+    vector clock and the sender's previous send. The clock of message m goes into `vectors[vector_row[m]]`."""
     for segment in range(len(rows.process)):
         process = rows.process[segment]
         ever, impossible = state.delivered_ever[process], state.impossible[process]
@@ -308,10 +307,8 @@ def collect_sender_clocks(rows: Any, state: Any, messages: Any, vector_row: Any,
 def mark_impossible(
     rows: Any, state: Any, messages: Any, vectors: Any, following: Any, next_send: Any
 ) -> Any:
-    """Mark deliveries that precede their own send: the process's next send is that one or is in its past.
-
-    Returns how many there are. `next_send` is each process's next send, at first its first.
-    """
+    """Mark deliveries that precede their own send: the process's next send is that message or is in its past.
+    Returns their number. `next_send` is each process's next send, initially its first."""
     count = 0
     for segment in range(len(rows.process)):
         process = rows.process[segment]
@@ -336,7 +333,8 @@ def mark_impossible(
 
 @njit_plain
 def find_gaps(streams: Any, state: Any) -> Any:
-    """What each process never delivers; also sets the prefix of each stream from which it still waits."""
+    """Find what each process never delivers; also set the prefix of each stream after which it still
+    waits."""
     first = streams.first
     size, width = streams.audience.shape
     gaps, entries = 0, 0
@@ -391,7 +389,7 @@ def advance_prefix(first: Any, stream: Any, ever: Any, delivered: Any, prefix: A
 
 @njit_plain
 def count_violations(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: Any, vectors: Any) -> Any:
-    """Replay each process and count, for every delivery, the causes that it came before."""
+    """Replay each process and count, for every delivery, the causes that it preceded."""
     first, origin = streams.first, streams.origin
     width = len(origin)
     for segment in range(len(rows.process)):
@@ -444,7 +442,7 @@ def count_violations(rows: Any, streams: Any, state: Any, gaps: Any, stream_of: 
 
 @njit_plain
 def range_mask(word: Any, low: Any, high: Any) -> Any:
-    """The bits of one word that lie from `low` to before `high`."""
+    """The bits of one word in [`low`, `high`)."""
     mask = ~_0
     if word << 6 < low:
         mask &= ~_0 << np.uint64(low & 63)
@@ -455,7 +453,7 @@ def range_mask(word: Any, low: Any, high: Any) -> Any:
 
 @njit_plain
 def count_late(ever: Any, delivered: Any, low: Any, high: Any) -> Any:
-    """How many messages from `low` to before `high` the process lacks and will get."""
+    """How many messages in [`low`, `high`) the process lacks now and delivers later."""
     many = 0
     for word in range(low >> 6, (high + 63) >> 6):
         left = ever[word] & ~delivered[word] & range_mask(word, low, high)

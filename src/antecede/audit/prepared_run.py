@@ -38,7 +38,8 @@ from antecede.trace.validate import (
 LARGE_RUN = 2_000_000
 """Rows of a run above which one task is not enough."""
 _ROWS_PER_SLICE = 512
-"""Of one process: few enough that the pasts of what is delivered in a slice stay in the processor's cache."""
+"""Rows of one process in a slice: few enough that the pasts of the messages delivered in a slice stay in the
+processor's cache."""
 _BLOCKS_PER_CORE = 2
 _TASKS_PER_CORE = 4
 _MAX_AUDIENCES = 100_000
@@ -58,7 +59,7 @@ class PreparedRun(NamedTuple):
     names: list[str]
     rows: DataFrame
     numbered: DataFrame
-    """Its sends: origin, seq, message, and whether the sender delivers it in an event of its own."""
+    """The run's sends: origin, seq, message, and whether the sender delivers it in an event of its own."""
     dense: bool
     """Whether every origin numbers its messages from 1, all to one audience: then no table of them is
     needed."""
@@ -86,9 +87,9 @@ def prepare_run(
     persisted: list[DataFrame],
     single_group: bool = False,
 ) -> PreparedRun:
-    """Find who is there and who sends to whom, and number the messages.
+    """Find the processes and the streams between them, and number the messages.
 
-    With `single_group` every message counts as addressed to everyone, which is all a graph needs.
+    With `single_group` every message counts as addressed to all processes, which is all a graph needs.
     """
     optional = () if single_group else ("destinations", "own_delivery")
     rows = events.select(*REQUIRED, *(name for name in optional if name in events.columns))
@@ -194,7 +195,7 @@ def _refuse_invalid_row(run: str, rows: DataFrame) -> None:
 def _sends(
     run: str, rows: DataFrame, groups: dict[str, frozenset[str]], addressed: bool, files: FileSplits | None
 ) -> tuple[DataFrame, dict[str, frozenset[str]]]:
-    """The sends, each with a key for its audience, and who each audience is."""
+    """The sends, each with a key for its audience, and the members of each audience."""
     sends = rows.where("kind = 'send'")
     if files is not None:
         schema = from_arrow_schema(parquet_splits.SENDS)
@@ -284,7 +285,7 @@ def find_large_runs(
     if files and estimate_rows(files) <= large:
         return None, []
     if not is_spark(spark):
-        return None, []  # One task judges a run, however large it is.
+        return None, []  # On these engines one task judges a run, however large it is.
     splits = _file_splits(spark, files) if files else None
     sizes = rows.select("run", F.lit(1).alias("rows")) if splits is None else splits.summary
     found = sizes.where("run is not null").groupBy("run").agg(F.sum("rows").alias("rows"))
@@ -293,7 +294,7 @@ def find_large_runs(
         # One task judges a run whose group changes, however large it is.
         changing = rows.where(F.col("run").isin(*runs) & ~F.expr(NO_CHANGE_SQL)).select("run").distinct()
         runs -= {row.run for row in changing.toLocalIterator()}
-    # Sorted, so that it is always the same run whose error is raised.
+    # Sorted, so that the error of the same run is raised every time.
     return splits, sorted(runs)
 
 
@@ -370,5 +371,5 @@ def persist(frame: DataFrame, persisted: list[DataFrame]) -> DataFrame:
 def cores_of(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:  # Spark Connect does not say.
+    except PySparkException:  # Spark Connect does not expose it.
         return int(spark.conf.get("spark.sql.shuffle.partitions") or 1) // 4 + 1

@@ -1,9 +1,9 @@
-"""Finds the records that their own process has before a cause of them, direct or through others.
+"""Finds the records that precede one of their causes, direct or transitive, in their own process.
 
 If a record c is before its cause a in the order of their process, then that order from c to a and the causes
-from a to c close a cycle. So all such records are in strongly connected components of the two orders
-together, which a log without fault does not have: linear time. Within a component, one pass over its edges
-for each of its processes finds the highest number of that process among the causes of every record.
+from a to c close a cycle. So all such records are in strongly connected components of the union of the two
+orders, and a log without faults has none: linear time. Within a component, one pass over its edges for each
+of its processes finds the highest number of that process among the causes of every record.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from antecede.causality.topological_sort import kahn
 from antecede.jit import njit_plain
 
 NO_SEQ = np.iinfo(np.int64).min
-"""The number of a record that has none."""
+"""The number of a record without a sequence number."""
 
 
 def early_records(cause: np.ndarray, effect: np.ndarray, process: np.ndarray, seq: np.ndarray) -> np.ndarray:
-    """The records with a cause that has a higher number in the same process. Causes have no cycle."""
+    """The records with a cause that has a higher number in the same process. Causes must not form a cycle."""
     size = len(seq)
     earlier, later, nodes = _process_order(process, seq)
     if not len(earlier) or not len(cause):

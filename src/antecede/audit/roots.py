@@ -1,10 +1,10 @@
 """The roots of violations: messages that a process did not have in time, and how many deliveries needed them.
 
-A late root is *open* from the first delivery that needed it until the message comes, when its consequences
-are known. A process has a fixed number of open roots; if there are more at once, the newest are counted but
-not reported. Closed roots are in a heap of the worst. So what is reported depends on each process alone, not
-on how processes are distributed over tasks. Messages that never come are gaps of a stream; a delivery that
-needed one needed all gaps below it, so a count for each gap is enough.
+A late root is *open* from the first delivery that needed it until the message is delivered; then its
+consequences are known. A process has a fixed number of open roots; if more are open at once, the newest are
+counted but not reported. Closed roots are in a heap of the worst. So what is reported depends on each process
+alone, not on how processes are distributed over tasks. Messages that are never delivered are gaps in a
+stream; a delivery that needed one needed all gaps below it, so a count for each gap is enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAX_OPEN = 1_000
 _MIN_OPEN = 16
 _OPEN_OF_RUN = 1 << 22
-"""Of all processes of a run together."""
+"""The most open roots of all processes of a run together."""
 
 
 class Root(NamedTuple):
@@ -30,7 +30,7 @@ class Root(NamedTuple):
     process: int
     cause: int
     late: int
-    """1 if the process got it afterwards, 0 if never."""
+    """1 if the process received it afterwards, 0 if never."""
     effect: int
     """The first message the process delivered that needed it."""
     consequences: int
@@ -43,11 +43,11 @@ class LateRoots(NamedTuple):
     open: np.ndarray
     """For each process: cause, effect and consequences of each open root."""
     open_count: np.ndarray
-    """How many each process has."""
+    """How many open roots each process has."""
     closed: np.ndarray
-    """A heap of the worst, the least of them first; rows are as in `Root`."""
+    """A heap of the worst roots, least severe first; rows are as in `Root`."""
     closed_count: np.ndarray
-    """One number."""
+    """The number of entries in the heap, as an array of one."""
 
 
 class MissingMessage(NamedTuple):
@@ -109,7 +109,7 @@ def _gaps_in_numbers(gaps: Gaps, streams: Streams) -> tuple[np.ndarray, np.ndarr
 
 @njit_plain
 def open_root(late: Any, process: Any, cause: Any, effect: Any) -> Any:
-    """A delivery needs a message that no earlier one needed."""
+    """Open a root: a delivery needs a message that no earlier delivery needed."""
     count = late.open_count[process]
     if count < late.open.shape[1]:
         root = late.open[process, count]
@@ -119,7 +119,7 @@ def open_root(late: Any, process: Any, cause: Any, effect: Any) -> Any:
 
 @njit_plain
 def add_consequences(late: Any, process: Any, vector: Any, first: Any, stream_of: Any) -> Any:
-    """Count one consequence more for each of the process's open roots that this delivery needs."""
+    """Add one consequence to each of the process's open roots that this delivery needs."""
     for place in range(late.open_count[process]):
         root = late.open[process, place]
         stream = stream_of[root[0]]
@@ -128,7 +128,7 @@ def add_consequences(late: Any, process: Any, vector: Any, first: Any, stream_of
 
 @njit_plain
 def close_root(late: Any, process: Any, message: Any) -> Any:
-    """The late cause has come: its root is complete."""
+    """The late cause has been delivered: its root is complete."""
     last = late.open_count[process] - 1
     for place in range(last + 1):
         root = late.open[process, place]
@@ -142,7 +142,8 @@ def close_root(late: Any, process: Any, message: Any) -> Any:
 
 @njit_plain
 def _keep_if_worse(late: Any, process: Any, root: Any) -> Any:
-    """Put a root into the heap of the worst; if that is full, in place of the least, unless it is less."""
+    """Put a root into the heap of the worst. If the heap is full, replace the least severe one, unless the
+    root is less severe."""
     closed, count = late.closed, late.closed_count[0]
     if count < len(closed):
         place = count

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 Choose = Callable[[list[Finding]], Sequence[int]]
-"""Which findings to excerpt, by their places."""
+"""Chooses the findings to excerpt, by position."""
 
 _MANY_ROWS = 1_000_000
-"""Beyond this, it is worth a try whether one pass decides."""
+"""Above this many rows, a one-pass audit is attempted first."""
 
 _EXPECTED_EVERYWHERE = (
     "no column destinations: every message is expected at every process of its group; if some are for some "
@@ -159,7 +159,7 @@ def _audit_here(
 
 
 def _worst_run(audits: list[RunAudit], findings: list[Finding]) -> RunAudit | None:
-    """The run with the worst violation; without any, the one that misses most."""
+    """The run with the worst violation; if there is none, the run with the most missing messages."""
     if findings:
         return next(each for each in audits if each.run == findings[0].run)
     return max(audits, key=lambda each: (each.verdict.missing, each.verdict.duplicates), default=None)
@@ -196,9 +196,9 @@ def _audit_on_spark(
 
 
 def _verdict_in_one_pass(local: Path, files: list[Path], progress: Progress) -> Verdict | None:
-    """The verdict on one clean run whose rows are in a possible order: mostly there before Spark has started.
+    """The verdict on one clean run whose rows are in a valid order, usually before Spark has started.
 
-    None if it is anything else. That shows early, or costs a quarter of the audit that follows.
+    None in all other cases. These are detected early, or cost a quarter of the audit that follows.
     """
     metas = read_metas(local)
     if len(metas) != 1 or not splittable_files(local):
@@ -239,7 +239,8 @@ def _rows_around(files: list[Path], findings: list[Finding]) -> pa.Table:
 def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None = None) -> None:
     """Refuse a log without deliveries, which says nothing about their order.
 
-    Unless a `meta.json` names the members of its groups: then they lack every message.
+    If a `meta.json` names the members of its groups, the log is accepted: then every message is missing
+    there.
     """
     if verdict.deliveries or not verdict.messages or ("://" in path and not path.startswith("file://")):
         return
@@ -251,11 +252,11 @@ def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None =
         )
 
 
-# Choosing where to work.
+# Choosing where to run.
 
 
 def local_path(path: str, engine: str) -> Path | None:
-    """Where a trace lies on this machine; None if it is at a URL that only Spark reads."""
+    """The local path of a trace; None if it is at a URL that only Spark reads."""
     check_engine(engine)
     if not path:
         raise InputError("no trace is named")

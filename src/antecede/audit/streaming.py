@@ -1,14 +1,14 @@
 """Judges a clean trace in one pass over its rows.
 
-A recorder that sees everything writes rows in a possible order: each process's own in turn, and no delivery
-before its send. Such a trace can be judged as it is read. Each process counts the messages it has of every
-origin; a message carries its sender's counts, a vector clock; a delivery is in causal order if the process
-has all of that. The sender's direct knowledge is enough: had anything further back been missing, it would
-have been missing at an earlier delivery (paper 001, Proposition 1).
+A recorder that sees all events writes rows in a valid order: each process's rows in its own order, and no
+delivery before its send. Such a trace can be judged as it is read. Each process counts the messages it has
+from every origin; a message carries its sender's counts, a vector clock; a delivery is in causal order if the
+process has reached those counts. The sender's direct knowledge is enough: had an indirect cause been missing,
+it would have been missing at an earlier delivery (paper 001, Proposition 1).
 
-The answer is the verdict on a clean run, or None: then the full audit has to look. That includes invalid
-rows, which the full audit reports. Memory is processes² and a vector for each message that is not delivered
-everywhere yet; time is processes / 16 steps per delivery.
+The answer is the verdict on a clean run, or None, which calls for the full audit; this includes invalid rows,
+which the full audit reports. Memory is processes² and one vector per message that is not yet delivered
+everywhere; time is processes / 16 steps per delivery.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NAMES = ("run", "group", "process", "kind", "origin")
 _NUMBERS = ("index", "seq")
 
 MAX_PROCESSES = 10_000
-"""Above that, a count for every pair of processes takes too much memory."""
+"""The most processes: above that, a count for every pair of processes takes too much memory."""
 _MAX_BYTES = 1 << 30
-"""For the vectors of messages in flight."""
+"""Bytes for the vectors of messages in flight."""
 
 _CONTINUE, _FULL, _NOT_CLEAN = range(3)
 _FREE, _MESSAGES, _DELIVERIES, _IN_FLIGHT = range(4)
@@ -40,7 +40,7 @@ _FREE, _MESSAGES, _DELIVERIES, _IN_FLIGHT = range(4)
 class _ReplayState(NamedTuple):
     counters: np.ndarray
     last_index: np.ndarray
-    """Of each process."""
+    """The index of each process's last row."""
     delivered: np.ndarray
     """How many messages of each origin each process has."""
     vectors: np.ndarray

@@ -1,4 +1,5 @@
-"""A whole table into causal order. No more rows will arrive: a cause that is not in the table is missing."""
+"""Puts a whole table into causal order. No more rows will arrive: a cause that is not in the table is
+missing."""
 
 from __future__ import annotations
 
@@ -39,18 +40,18 @@ STATUS = np.array(
 
 
 class DecidedTable(NamedTuple):
-    """The rows of a table as a graph, and what becomes of them."""
+    """The rows of a table as a graph, and their dispositions."""
 
     edges: DependencyEdges
     target: np.ndarray
-    """The row that each dependency names, or UNKNOWN."""
+    """The row that each dependency points to, or UNKNOWN."""
     disposition: np.ndarray
     emitted: np.ndarray
     """The rows to be emitted, in order, group by group."""
     groups: pa.Array
     """The names of the groups."""
     lists_duplicates: bool
-    """Whether rows with an id that another has are in the result."""
+    """Whether the result lists rows that repeat the id of another row."""
 
 
 def decide_table(table: pa.Table, columns: Columns, on_missing: OnMissing) -> DecidedTable:
@@ -82,7 +83,7 @@ def decide_table(table: pa.Table, columns: Columns, on_missing: OnMissing) -> De
 
 
 def first_by_place(first: np.ndarray, target: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The result of `match_identities`, with the row of the lowest place as the first of its identity."""
+    """The result of `match_identities`, with the row of the lowest position as the first of its identity."""
     alike = np.flatnonzero(np.isin(first, first[first != np.arange(first.size)]))
     by_place = alike[np.lexsort((place[alike], first[alike]))]
     identities, begins = np.unique(first[by_place], return_index=True)
@@ -94,12 +95,12 @@ def first_by_place(first: np.ndarray, target: np.ndarray, place: np.ndarray) -> 
 def order_table(
     table: pa.Table, columns: Columns, on_missing: OnMissing
 ) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """The rows in causal order, as places in the table, and the columns to add to them."""
+    """The rows in causal order, as positions in the table, and the columns to add to them."""
     return order_decided(decide_table(table, columns, on_missing))
 
 
 def order_decided(decided: DecidedTable) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """The rows in causal order, as places in the table, and the columns to add to them.
+    """The rows in causal order, as positions in the table, and the columns to add to them.
 
     Where dependencies leave a choice, rows stay in the order of the table. Rows that are quarantined or held
     follow at the end of their group, without an index; so do duplicates, if they are listed.
@@ -122,7 +123,7 @@ def order_decided(decided: DecidedTable) -> tuple[pa.Array, dict[str, pa.Array]]
 
 
 def edges_of_rows(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The dependencies of some rows: where each row's begin, and their places among all dependencies."""
+    """The dependencies of some rows: where each row's begin, and their indices among all dependencies."""
     counts = np.diff(offsets)[rows]
     begins = np.concatenate(([0], np.cumsum(counts)))
     return begins, np.arange(begins[-1]) + np.repeat(offsets[rows] - begins[:-1], counts)
@@ -137,13 +138,13 @@ _REASONS = {
 }
 SEEN_BEFORE = "a row before it has its id"
 _MAX_NAMED = 5
-"""How many causes a reason names."""
+"""The number of causes that a reason names."""
 
 
 def explain_rows(
     edges: DependencyEdges, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray
 ) -> pa.Array:
-    """Why rows are not simply ordered, naming the causes that are responsible; null if they are."""
+    """Why rows are not emitted as `ordered`, naming the responsible causes; null for rows that are."""
     reasons = np.full(rows.size, None, object)
     for code in np.unique(disposition[rows]):
         alike = np.flatnonzero(disposition[rows] == code)
@@ -159,7 +160,7 @@ def explain_rows(
 def _name_causes(
     edges: DependencyEdges, target: np.ndarray, disposition: np.ndarray, rows: np.ndarray, code: int
 ) -> Any:
-    """The reasons of rows that have one disposition."""
+    """The reasons of the rows with one disposition."""
     begins, places = edges_of_rows(edges.offsets, rows)
     edge_rows = row_of_edge(begins)
     cause = target[places]

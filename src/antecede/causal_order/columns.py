@@ -28,7 +28,7 @@ Roles = Mapping[str, str | None]
 """Names of columns by their roles: group, id, deps, origin, seq, clock, by."""
 
 NUMBER_IN_TEXT = r"\A(-?)([0-9]{1,18})(?:\.([0-9]+))?\z"
-"""Texts that sort as numbers: the sign, the digits before the point, those after it."""
+"""Text that sorts as numbers: the sign, the digits before the point, the digits after it."""
 
 _INTERNAL = "_antecede_"
 _NESTED = ("array<", "map<", "struct<", "variant")
@@ -40,13 +40,13 @@ class Conversion(StrEnum):
 
     CAST = "cast"
     LIST = "list"
-    """An id or null becomes a list of at most one, or a text the list of its parts."""
+    """An id or null becomes a list of at most one element; delimited text becomes the list of its parts."""
     PARSE_PAIRS = "origin:seq"
     """A list of texts like origin:seq, or one such text, becomes a list of both."""
     PARSE_WHOLE = "whole number"
-    """A text becomes a whole number, or null if it is none."""
+    """Text becomes an integer, or null if it is not one."""
     SORTABLE = "sortable"
-    """A text becomes one by which numbers sort as numbers, before all other texts."""
+    """Text becomes a sort key by which numbers sort numerically and precede all other text."""
     COUNTS = "counts"
     """An array of counts becomes a clock: an origin is a place in it."""
     JSON = "json"
@@ -60,9 +60,9 @@ class DerivedColumn(NamedTuple):
     conversion: Conversion
     type: str
     is_single: bool = False
-    """Whether the source is one id or text although a list is wanted."""
+    """Whether the source is a single id or text although a list is required."""
     separator: str | None = None
-    """The text between two parts, if the source is a text of several."""
+    """The separator, if the source is one text with several parts."""
 
 
 class ColumnPlan(NamedTuple):
@@ -74,7 +74,7 @@ class ColumnPlan(NamedTuple):
     @property
     def sorted_by(self) -> list[str]:
         """The preferred order of a group's rows."""
-        # Text ids have no meaningful order, and comparing them takes longer.
+        # Text ids have no meaningful order, and comparing them is slower.
         columns = self.columns
         number = columns.id if columns.numbered else None
         return [
@@ -144,7 +144,7 @@ def _is_name(kind: str) -> bool:
 
 
 def element_type(kind: str) -> str | None:
-    """The type of an array's elements; None if it is not an array."""
+    """The element type of an array; None if the type is not an array."""
     return kind[len("array<") : -1] if kind.startswith("array<") else None
 
 
@@ -175,7 +175,7 @@ class _Planner:
         return InputError(f"{role}: column {self._name(role)} is {self._type(role)}; {expected}")
 
     def _uniform(self, role: str, wanted: str, conversion: Conversion = Conversion.CAST) -> str:
-        """The column itself if it has the type that is wanted, or one that is derived from it."""
+        """The column itself if it has the required type; otherwise a column derived from it."""
         if self._type(role) == wanted:
             return self._name(role)
         separator = self._split if role == "deps" else None
@@ -202,7 +202,7 @@ class _Planner:
         return self._name("by")
 
     def _deps(self) -> tuple[str | None, str]:
-        """The type of the dependencies' elements, None if there is but one, and that type in any case."""
+        """The element type of the dependencies, None if there is only one, and that type in any case."""
         kind = self._type("deps")
         element = element_type(kind)
         if self._split is None:
@@ -296,7 +296,7 @@ class ColumnFault(StrEnum):
 
 
 def possible_faults(form: Form) -> list[tuple[str, ColumnFault]]:
-    """The faults to look for, with the role of the column, in the order in which they are reported."""
+    """The faults to look for, with the role of the column, in reporting order."""
     if form is Form.SEQUENCES:
         return [
             ("origin", ColumnFault.NO_ORIGIN),

@@ -36,7 +36,7 @@ class PreparedEvents(NamedTuple):
     frame: DataFrame
     columns: Columns
     internal: list[str]
-    """Columns that are not the caller's."""
+    """Added columns, which are not the caller's."""
     sorted_by: list[str]
     """The preferred order of a group's rows."""
 
@@ -62,12 +62,12 @@ def prepare(
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever is in it."""
+    """A column name quoted for SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def escape_name(name: str) -> str:
-    """A column's name for tasks: mapInArrow would read dots and backticks as syntax."""
+    """A column name that is safe in tasks: mapInArrow would read dots and backticks as syntax."""
     return name.replace("%", "%25").replace(".", "%2E").replace("`", "%60")
 
 
@@ -85,7 +85,7 @@ def _derive(derived: DerivedColumn) -> Column:
         entries = F.transform(source, lambda count, place: F.struct(place.cast("string"), count))
         source = F.map_from_entries(entries)
     elif derived.conversion is Conversion.JSON:
-        # Its kind follows from the types of the function, which the stubs do not know.
+        # Its kind follows from the types of the function, which are missing from the stubs.
         source = arrow_udf(_parse_clocks, CLOCK_TYPE)(source)  # type: ignore[call-overload]
     return source.cast(derived.type)
 
@@ -116,7 +116,7 @@ def _sortable(text: Column) -> Column:
 
 
 def _digest(fields: Iterable[T.StructField], roles: Roles) -> Column:
-    """Tells rows with the same id apart: which of them stays must not depend on which arrived first."""
+    """Tells rows with the same id apart: which of them is kept must not depend on the order of arrival."""
     hashed: list[Column] = []
     for field in fields:
         column = F.col(quoted(field.name))

@@ -1,4 +1,4 @@
-"""Which row depends on which: read from the columns of a table into numbers.
+"""Reads the dependencies between rows from the columns of a table, as numbers.
 
 A row's identity is an owner and a number. For opaque ids the owner is the group, and the number is a code of
 the id; for whole numbers it is the group and the number itself; for rows with a sequence number it is an
@@ -25,13 +25,13 @@ class Form(StrEnum):
     IDS = "ids"
     """An id, and the ids of its causes, as text."""
     NUMBERS = "numbers"
-    """The same as whole numbers."""
+    """The same, as integers."""
     SEQUENCES = "streams"
-    """An origin and a sequence number, and causes likewise."""
+    """An origin and a sequence number; causes in the same form."""
     CLOCKS = "clocks"
     """An origin and a vector clock."""
     TOPICS = "topics"
-    """Records of topics that are merged: there are no such columns."""
+    """Records of topics that are merged: they have no such columns."""
 
 
 class Columns(NamedTuple):
@@ -54,12 +54,12 @@ class Columns(NamedTuple):
 
 
 class KnownIdentities(NamedTuple):
-    """Identities besides those of the rows."""
+    """Identities to compare with those of the rows."""
 
     groups: np.ndarray
-    """Groups, by their codes in the table."""
+    """Groups, as codes of the table."""
     origins: pa.Array | None
-    """Names of origins, if the form has them."""
+    """Names of origins, if the form has origins."""
     names: pa.Array
     """Ids or numbers."""
 
@@ -72,19 +72,19 @@ class DependencyEdges(NamedTuple):
     owner: np.ndarray
     number: np.ndarray
     offsets: np.ndarray
-    """Where each row's dependencies begin, and the end."""
+    """Where each row's dependencies begin; one more at the end."""
     dep_owner: np.ndarray
     dep_number: np.ndarray
     faults: np.ndarray
-    """For each row a place in FAULTS; 0 if it can be read."""
+    """For each row an index into FAULTS; 0 if the row can be read."""
     known: list[tuple[np.ndarray, np.ndarray]]
     """Owners and numbers of the known identities."""
     owners_per_group: int
-    """An owner is a group × this + an origin."""
+    """An owner is a group multiplied by this, plus an origin."""
     origins: pa.Array | None
     """The origins' names, by code."""
     dep_names: Any
-    """A function from places of dependencies to their names."""
+    """Maps indices of dependencies to the names of the causes."""
 
 
 FAULTS = (
@@ -118,7 +118,7 @@ def read_edges(
 
 
 def encode_groups(table: pa.Table, columns: Columns) -> tuple[np.ndarray, pa.Array]:
-    """The group of each row as a code, and the groups' names."""
+    """The group of each row as a code, and the names of the groups."""
     if columns.group is None:
         return np.zeros(table.num_rows, np.int64), pa.array([None], TEXT)
     encoded = _one_chunk(table, columns.group).cast(TEXT).dictionary_encode(null_encoding="encode")
@@ -126,7 +126,7 @@ def encode_groups(table: pa.Table, columns: Columns) -> tuple[np.ndarray, pa.Arr
 
 
 def row_of_edge(offsets: np.ndarray) -> np.ndarray:
-    """The row of each dependency."""
+    """The row that each dependency belongs to."""
     return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
 
 
@@ -146,7 +146,7 @@ def _is_null(values: pa.Array) -> np.ndarray:
 
 
 def _flatten(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Where each row's values begin, and all values, of lists or maps; a null is an empty list."""
+    """Where each row's values begin, and all values, of lists or maps; a null counts as an empty list."""
     if pa.types.is_map(column.type):
         lengths = np.where(_is_null(column), 0, np.diff(column.offsets.to_numpy())).astype(np.int64)
         entry = pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])
@@ -157,7 +157,8 @@ def _flatten(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _encode_together(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndarray]]:
-    """The distinct texts of all arrays, and each array as places among them; -1 for null and for no text."""
+    """The distinct texts of all arrays, and each array as indices into them; -1 for null and for empty
+    text."""
     encoded = pa.concat_arrays([array.cast(TEXT) for array in arrays]).dictionary_encode()
     codes = _as_int64(encoded.indices.fill_null(-1))
     empty = pc.index(encoded.dictionary, pa.scalar("", TEXT)).as_py()
@@ -167,14 +168,14 @@ def _encode_together(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[np.ndar
 
 
 def _without_blank(names: pa.Array, own: np.ndarray, dep: np.ndarray) -> np.ndarray:
-    """Dependencies of which those on nothing but white space are none, unless that is a row's id."""
+    """Dependencies without those on blank text, unless a row has that blank id."""
     blank = np.flatnonzero(pc.equal(pc.utf8_trim_whitespace(names), pa.scalar("", TEXT)))
     blank = blank[~np.isin(blank, own)] if blank.size else blank
     return np.where(np.isin(dep, blank), -1, dep) if blank.size else dep
 
 
 def _without(offsets: np.ndarray, absent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row's dependencies begin without those that are absent, and the places of the others."""
+    """Where each row's dependencies begin once absent ones are removed, and the indices of the others."""
     if not absent.any():
         return offsets, np.arange(absent.size)
     before = np.concatenate(([0], np.cumsum(~absent)))
@@ -212,7 +213,7 @@ def _owned_by_group(
     no_dep: np.ndarray,
     known: list[tuple[np.ndarray, np.ndarray]],
 ) -> DependencyEdges:
-    """Edges of rows whose owner is their group; a dependency that is null or empty text is none."""
+    """Edges of rows whose owner is their group; a null or empty dependency counts as none."""
     offsets, present = _without(offsets, no_dep)
     owner, number = _make_unnamable(groups.copy(), own.copy(), no_id)
     return DependencyEdges(
@@ -231,12 +232,12 @@ def _owned_by_group(
 
 
 def _add_fault(faults: np.ndarray, rows: np.ndarray, fault: int) -> None:
-    """Note a fault of rows that have none yet."""
+    """Record a fault for rows that have none yet."""
     faults[rows] = np.where(faults[rows], faults[rows], fault)
 
 
 def _make_unnamable(owner: np.ndarray, number: np.ndarray, lost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give rows without an identity one that no row can name, so that none is a duplicate of another."""
+    """Give rows without an identity one that no row can name, so that none counts as a duplicate."""
     owner[lost], number[lost] = -1, np.flatnonzero(lost)
     return owner, number
 
@@ -263,8 +264,8 @@ def _read_clocks(
     known: Sequence[KnownIdentities],
     over_gaps: bool,
 ) -> DependencyEdges:
-    """A clock counts the rows of each origin that its row knows of, itself included. So the row depends on
-    the last of them of every other origin, and on its own predecessor."""
+    """A clock counts the rows of each origin that its row knows, itself included. So the row depends on the
+    last counted row of every other origin, and on its own predecessor."""
     origins, clocks = _one_chunk(table, columns.origin), _one_chunk(table, columns.clock)
     offsets, values = _flatten(clocks)
     dep_origins, entries = values.field(0), values.field(1)
@@ -294,8 +295,8 @@ def _read_clocks(
 def _last_present(
     rows: tuple[np.ndarray, ...], deps: tuple[np.ndarray, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The dependencies on missing rows of which the origin has an earlier row, and the number of the last
-    such row. Rows and dependencies are groups, origins and numbers."""
+    """For dependencies on missing rows whose origin has an earlier row, these dependencies and the number of
+    the last such row. Rows and dependencies are groups, origins and numbers."""
     group, origin, number = (np.concatenate(pair) for pair in zip(rows, deps, strict=True))
     is_dep = np.arange(number.size) >= rows[0].size
     order = np.lexsort((is_dep, number, origin, group))

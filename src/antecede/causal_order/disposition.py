@@ -1,11 +1,11 @@
 """The disposition of every row: compiled, one pass over rows and dependencies, group by group.
 
-The rows of a group are emitted in topological order by Kahn's algorithm with a heap: of the rows whose
-causes have all been emitted, the first as given comes next. So rows that were in causal order stay as they
-are, and the result does not depend on the order of arrival. Among the rows that Kahn's algorithm cannot
-reach, Tarjan's algorithm finds those on a cycle.
+The rows of a group are emitted in topological order by Kahn's algorithm with a heap: of the rows whose causes
+have all been emitted, the first in input order comes next. So rows already in causal order keep their order,
+and the result does not depend on the order of arrival. Among the rows that Kahn's algorithm cannot reach,
+Tarjan's algorithm finds those on a cycle.
 
-Cost: rows × log(rows that are ready at once) + dependencies; 50 bytes per row and 12 per dependency.
+Cost: rows × log(rows ready at once) + dependencies; 50 bytes per row and 12 per dependency.
 """
 
 from __future__ import annotations
@@ -41,35 +41,36 @@ class _Graph(NamedTuple):
     effects: Any
     disposition: Any
     unmet: Any
-    """How many causes each row still waits for."""
+    """The number of causes that each row still waits for."""
     incomplete: Any
-    """Rows to be emitted without one of their causes."""
+    """Which rows are to be emitted without one of their causes."""
     heap: Any
-    """The rows that are ready; later, a stack of quarantined rows."""
+    """The rows that are ready; later reused as a stack of quarantined rows."""
 
 
 class _Search(NamedTuple):
     """The depth-first search of Tarjan's algorithm."""
 
     index: Any
-    """In which order rows were visited, from 1; 0: not yet, -1: in a component that is complete."""
+    """The visiting order of each row, from 1; 0 for unvisited rows, -1 for rows in a completed component."""
     low_link: Any
     component: Any
-    """A stack of rows whose component is not complete."""
+    """A stack of rows whose component is not completed."""
     path: Any
     cursor: Any
-    """The next cause to look at, for each row."""
+    """For each row, the next cause to visit."""
 
 
 @njit_plain
 def decide_dispositions(
     bounds: Any, offsets: Any, causes: Any, disposition: Any, overdue: Any, release: bool, quarantine: bool
 ) -> Any:
-    """Decide about every row whose `disposition` is HELD; the rows to be emitted, in order, group by group.
+    """Decide about every row whose `disposition` is HELD. Returns the rows to emit, in order, group by group.
 
     Group g is rows bounds[g]:bounds[g+1]; `offsets` and `causes` are as in `_Graph`. Rows that are `overdue`
-    have waited long enough for UNKNOWN causes: `release` emits them without, `quarantine`
-    quarantines them. The effects of a quarantined row are quarantined too, unless `release` is set.
+    have waited long enough for UNKNOWN causes: with `release` they are emitted without them, with
+    `quarantine` they are quarantined. The effects of a quarantined row are quarantined too, unless `release`
+    is set.
     """
     rows = disposition.size
     begins, effects = _transpose(offsets, causes, disposition)
@@ -103,7 +104,7 @@ def decide_dispositions(
 def match_identities(owner: Any, number: Any, of_owner: Any, of_number: Any) -> Any:
     """For each row the first row with its identity, and for each dependency the first row it names, or -1.
 
-    A hash table with open addressing; the hash is SplitMix64's finaliser.
+    A hash table with open addressing; the hash is the finaliser of SplitMix64.
     """
     size = 16
     while size < 2 * owner.size:
@@ -129,7 +130,7 @@ def match_identities(owner: Any, number: Any, of_owner: Any, of_number: Any) -> 
 
 @njit_plain
 def _transpose(offsets: Any, causes: Any, disposition: Any) -> Any:
-    """The edges from causes to effects, of the rows that are HELD."""
+    """The edges from causes to effects, for the rows that are HELD."""
     rows = disposition.size
     begins = np.zeros(rows + 1, np.int64)
     for row in range(rows):
@@ -152,7 +153,8 @@ def _transpose(offsets: Any, causes: Any, disposition: Any) -> Any:
 
 @njit_inline
 def _count_unmet(graph: Any, low: int, high: int, overdue: Any, release: bool) -> Any:
-    """Count the causes that each row of a group waits for; how many rows are ready, and how many are held."""
+    """Count the causes that each row of a group waits for. Returns how many rows are ready, and how many are
+    held."""
     ready = held = 0
     for row in range(low, high):
         if graph.disposition[row] != HELD:
@@ -175,7 +177,8 @@ def _count_unmet(graph: Any, low: int, high: int, overdue: Any, release: bool) -
 
 @njit_inline
 def _emit(graph: Any, ready: int, order: Any, emitted: int) -> int:
-    """Kahn's algorithm: emit the rows on the heap and all that become ready; how many are emitted now."""
+    """Kahn's algorithm: emit the rows on the heap and all that become ready. Returns how many have been
+    emitted."""
     while ready > 0:
         row = graph.heap[0]
         pop_word(graph.heap, ready)
@@ -194,7 +197,7 @@ def _emit(graph: Any, ready: int, order: Any, emitted: int) -> int:
 
 @njit_inline
 def _mark_cycles(graph: Any, search: Any, low: int, high: int) -> int:
-    """Tarjan's algorithm over the rows that are still HELD: mark those on a CYCLE; how many."""
+    """Tarjan's algorithm over the rows that are still HELD: mark those on a CYCLE. Returns how many."""
     marked = visited = depth = height = 0
     for root in range(low, high):
         if graph.disposition[root] != HELD or search.index[root] != 0:
@@ -225,7 +228,7 @@ def _mark_cycles(graph: Any, search: Any, low: int, high: int) -> int:
 
 @njit_inline
 def _next_unvisited_cause(graph: Any, search: Any, row: int) -> int:
-    """The next cause to descend to, or -1; lowers the row's low link by the causes that it passes."""
+    """The next cause to descend to, or -1; lowers the row's low link by the causes passed over."""
     while search.cursor[row] < graph.offsets[row + 1]:
         cause = graph.causes[search.cursor[row]]
         search.cursor[row] += 1
@@ -240,10 +243,8 @@ def _next_unvisited_cause(graph: Any, search: Any, row: int) -> int:
 
 @njit_inline
 def _complete_component(graph: Any, search: Any, root: int, height: int) -> Any:
-    """Take a component off the stack, a CYCLE if it has several rows or its only row names itself.
-
-    Returns the new height of the stack, and how many rows were marked.
-    """
+    """Pop a component from the stack; it is a CYCLE if it has several rows or its only row names itself.
+    Returns the new height of the stack, and how many rows were marked."""
     is_cycle = search.component[height - 1] != root
     for place in range(graph.offsets[root], graph.offsets[root + 1]):
         is_cycle = is_cycle or graph.causes[place] == root
@@ -261,7 +262,7 @@ def _complete_component(graph: Any, search: Any, root: int, height: int) -> Any:
 
 @njit_inline
 def _free_effects_of_cycles(graph: Any, low: int, high: int) -> int:
-    """Let effects go without their causes on cycles; how many rows are ready now."""
+    """Release effects without their causes on cycles. Returns how many rows are ready now."""
     ready = 0
     for row in range(low, high):
         if graph.disposition[row] != CYCLE:
@@ -303,7 +304,7 @@ def _quarantine(graph: Any, low: int, high: int, overdue: Any, quarantine: bool)
 
 @njit_inline
 def _disposition_by_causes(graph: Any, row: int, is_overdue: bool) -> int:
-    """What becomes of a held row by its causes that are not among the rows."""
+    """The disposition of a held row, determined by its causes outside the table."""
     decided = HELD
     for place in range(graph.offsets[row], graph.offsets[row + 1]):
         if graph.causes[place] == QUARANTINED:

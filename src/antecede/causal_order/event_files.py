@@ -23,7 +23,7 @@ class EventFiles(NamedTuple):
     path: Path
     format: str
     files: list[Path]
-    """Those that are not empty."""
+    """The files that are not empty."""
 
     @property
     def folder(self) -> Path:
@@ -61,8 +61,8 @@ def find_event_files(path: str) -> EventFiles:
 def files_of_stream(checkpoint: Path) -> list[str]:
     """The files that a stream has read, by the log that Spark's file source keeps in its checkpoint.
 
-    It has a file for each batch: a version, and then an entry in each line. Every tenth is `compact` and has
-    all entries before it.
+    The log has one file per batch: a version, and then one entry per line. Every tenth file is `compact` and
+    contains all earlier entries.
     """
     paths: dict[str, None] = {}
     for log in (checkpoint / "sources" / "0").glob("[0-9]*"):

@@ -31,14 +31,14 @@ from antecede.trace.bad_rows import BadRows
 from antecede.trace.reader import count_by_footers
 
 _BATCH_BYTES = 256 << 20
-"""How much of the files that exist already a stream reads at a time."""
+"""How much of the existing files a stream reads at a time."""
 _PART_BYTES = 32 << 20
 _MAX_TASKS = 1000
 _PARTS = "file string, begin long, end long, first_row long"
 _FILE, _FIRST = "_antecede_file", "_antecede_first"
 _SCHEME = "^file:/+"
 _STREAM_ROW_BITS = 30
-"""Of a PLACE in a stream; the others are the second in which the file was modified."""
+"""Bits of a PLACE in a stream; the other bits are the second in which the file was modified."""
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 _SINGLE_BYTE_NEWLINES = ("utf-8", "ascii", "iso8859", "cp125", "latin")
 _TYPE_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
@@ -64,7 +64,7 @@ class FileTable:
         )
 
     def read(self) -> DataFrame:
-        """The rows of the files that are there now."""
+        """The rows of the files that exist now."""
         if self._plan is None:
             with setting(self._spark, _TYPE_INFERENCE, "false"):
                 reader = self._spark.read.options(**_options(self._events)).option("mergeSchema", True)
@@ -72,7 +72,7 @@ class FileTable:
         return _frame(self._spark, self._parts).mapInArrow(_read_task(self._plan), _ddl(self._plan))
 
     def read_with_places(self) -> DataFrame:
-        """The same with PLACE."""
+        """The same rows with their PLACE."""
         if self._plan is None:
             return self._parquet_with_places()
         places = {str(file): number << ROW_BITS for number, file in enumerate(_absolute(self._events))}
@@ -97,14 +97,14 @@ class FileTable:
         return placed.select(*names, PLACE)
 
     def read_and_count(self, bad: BadRows) -> tuple[DataFrame, Callable[[], int]]:
-        """Rows with PLACE, and how many they were, to be asked after an action; `bad` then has those of each
-        file."""
+        """Rows with PLACE, and a function that returns their number after an action; `bad` then has the
+        number for each file."""
         files, counted = self._events.files, Observation()
         count = F.count(F.lit(1)).alias("rows")
         if self._plan is None or len(files) == 1:
             frame = self.read_with_places().observe(counted, count)
         else:
-            # With a bin for each file, a histogram is exact.
+            # With one bin per file, a histogram counts exactly.
             number = F.shiftright(PLACE, ROW_BITS).cast("int")
             by_file = F.histogram_numeric(number, F.lit(max(2, len(files)))).alias("by_file")
             frame = self.read_with_places().observe(counted, count, by_file)
@@ -123,9 +123,9 @@ class FileTable:
         return frame, rows_read
 
     def follow(self, strict: bool) -> DataFrame:
-        """The same as a stream: the files that are there now and those that appear.
+        """The files that exist now and those that appear, as a stream.
 
-        In a stream, a row's place is that of its file by the time when that was modified, and then its own.
+        In a stream, a row's place is the modification time of its file, followed by its position in the file.
         """
         stream = self._spark.readStream.options(**_options(self._events), maxBytesPerTrigger=_BATCH_BYTES)
         path = spark_path(self._events.path)
@@ -175,7 +175,7 @@ def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
 
 
 def _absolute(events: EventFiles) -> list[Path]:
-    """The files below the folder that Spark sees; not where links in it lead to."""
+    """The files below the folder, as Spark sees them; links are not resolved."""
     folder = events.folder.resolve()
     return [folder / file.relative_to(events.folder) for file in events.files]
 
@@ -196,13 +196,13 @@ def _ddl(plan: TextPlan) -> str:
 
 
 def _frame(spark: SparkSession, parts: list[FilePart]) -> DataFrame:
-    """A row for each part, spread over tasks."""
+    """One row per part, spread over tasks."""
     frame = spark.createDataFrame(parts, _PARTS)
     return frame if len(parts) == 1 else frame.repartition(min(len(parts), _MAX_TASKS))
 
 
 def _parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[FilePart]:
-    """Parts, or whole files by the paths that Spark has for them."""
+    """The parts, or whole files by the paths that Spark uses for them."""
     for batch in batches:
         for row in batch.to_pylist():
             yield FilePart(row["path"].removeprefix("file:")) if "path" in row else FilePart(**row)
@@ -211,7 +211,7 @@ def _parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[FilePart]:
 def _read_task(
     plan: TextPlan, place_of: Callable[[str], int] | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Reads parts; with `place_of`, the place of a file, every row has its PLACE."""
+    """A task that reads parts; with `place_of`, which gives the place of a file, every row has its PLACE."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in _parts_of(batches):
@@ -225,7 +225,7 @@ def _read_task(
 
 
 def _divide(spark: SparkSession, events: EventFiles, request: OrderRequest) -> list[FilePart]:
-    """Whole files, and ranges of large ones whose line ends certainly end rows."""
+    """Whole files, and ranges of large files whose line ends are certain to end rows."""
     whole = {str(file): [FilePart(str(file))] for file in _absolute(events)}
     ranges = [
         part

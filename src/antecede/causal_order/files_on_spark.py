@@ -59,8 +59,8 @@ from antecede.spark.session import connect, is_connect, refuse_unshared, spark_p
 from antecede.trace.bad_rows import UNREADABLE, UNREADABLE_ROW, BadRows
 
 _MAX_OPEN_FILES, _OPEN_FILES = "spark.sql.maxConcurrentOutputFileWriters", "4"
-"""A task has a file open for each outcome. Otherwise Spark sorts rows by outcome before it writes them, and
-they are no longer by group and index."""
+"""Each task has one file open per outcome. Otherwise Spark would sort rows by outcome before writing them,
+and they would no longer be sorted by group and index."""
 _TIMES = "spark.sql.parquet.outputTimestampType"
 _OBSERVATION = "causal_order"
 _POLL_SECONDS = 1
@@ -75,7 +75,7 @@ def order_batch(
     progress: Progress,
     bad: BadRows,
 ) -> OrderResult:
-    """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
+    """Order the existing files, into Parquet below `out`, partitioned by outcome."""
     with _session(events, out, master, progress) as spark, _task_errors():
         progress("reading", 0, 0)
         table = FileTable(spark, events, request)
@@ -112,7 +112,8 @@ def order_stream(
     master: str | None,
     progress: Progress,
 ) -> OrderResult:
-    """Order the files in a folder and those that appear, until Ctrl-C; `once`: only those that are there."""
+    """Order the files in a folder and those that appear, until Ctrl-C; with `once`, only the existing
+    files."""
     with _session(events, out, master, progress) as spark, _task_errors():
         progress("reading", 0, 0)
         table = FileTable(spark, events, request)
@@ -148,13 +149,13 @@ def order_stream(
 
 @contextmanager
 def _written_as_read(spark: SparkSession) -> Iterator[None]:
-    """Rows stay in their order, and times have a zone, which Spark's default (INT96) loses."""
+    """Rows keep their order, and times keep a zone, which Spark's default (INT96) drops."""
     with setting(spark, _MAX_OPEN_FILES, _OPEN_FILES), setting(spark, _TIMES, "TIMESTAMP_MICROS"):
         yield
 
 
 def _partitions(spark: SparkSession) -> str:
-    """As many partitions as cores, if they are known: each takes time to commit even an empty state."""
+    """As many partitions as cores, if that number is known: each takes time to commit even an empty state."""
     if is_connect(spark):
         return str(spark.conf.get(PARTITIONS))
     return str(min(MAX_STREAM_TASKS, spark.sparkContext.defaultParallelism))
@@ -163,7 +164,7 @@ def _partitions(spark: SparkSession) -> str:
 def inspect_stream(
     checkpoint: Path, limit: int, master: str | None, progress: Progress
 ) -> tuple[RowCounts, list[HeldRow]]:
-    """The counts of a stream, and the rows that it holds, longest first."""
+    """The counts of a stream, and its held rows, longest first."""
     progress("starting Spark", 0, 0)
     with connect(master) as spark:
         progress("reading", 0, 0)
@@ -197,7 +198,8 @@ def _session(events: EventFiles, out: Path, master: str | None, progress: Progre
 def _refuse(
     frame: DataFrame, events: EventFiles, request: OrderRequest, added: Iterable[str], progress: Progress
 ) -> Columns:
-    """Refuse tables that cannot be ordered, and if strict rows that cannot; the columns to order by."""
+    """Refuse tables that cannot be ordered and, if strict, rows that cannot; returns the columns to order
+    by."""
     refuse_place(frame.columns)
     if request.merges:
         as_changes(frame)
@@ -226,7 +228,7 @@ def _order(frame: DataFrame, request: OrderRequest) -> DataFrame:
 
 
 def _with_places_in_reasons(ordered: DataFrame, events: EventFiles) -> DataFrame:
-    """Rows with a fault of their own have their file and row in the reason."""
+    """Rows that are themselves faulty have their file and row in the reason."""
     names = F.array(*(F.lit(str(file.relative_to(events.folder))) for file in events.files))
     place, reason = F.col(PLACE), F.col("reason")
     name = F.element_at(names, F.shiftright(place, ROW_BITS).cast("int") + 1)
@@ -237,7 +239,7 @@ def _with_places_in_reasons(ordered: DataFrame, events: EventFiles) -> DataFrame
 
 
 def _with_outcome(ordered: DataFrame) -> DataFrame:
-    """The rows with the folder that they go to; those that could not be read have that as their reason."""
+    """The rows with the folder they go to; rows that could not be read have that as their reason."""
     status = F.col("status")
     outcome = F.when(status.isin(*NOT_ORDERED), status).otherwise("ordered")
     if UNREADABLE in ordered.columns:
@@ -248,7 +250,7 @@ def _with_outcome(ordered: DataFrame) -> DataFrame:
 def _examples(
     spark: SparkSession, out: Path, request: OrderRequest, counts: RowCounts, status: str
 ) -> list[Example]:
-    """Some of the rows that were not ordered, of those that were written."""
+    """Some of the written rows that were not ordered."""
     if not getattr(counts, NOT_ORDERED[status]):
         return []
     group, names = request.columns["group"], [request.columns[role] for role in ("id", "origin", "seq")]
@@ -267,13 +269,13 @@ def _examples(
 
 
 def _unreadable_examples(spark: SparkSession, out: Path) -> list[str]:
-    """Where some of the rows are that could not be read, and why, of those that were written."""
+    """Where some of the unreadable rows are, and why they could not be read; taken from the written rows."""
     written = spark.read.parquet(spark_path(out)).where(F.col(UNREADABLE_ROW).isNotNull())
     return [row.reason for row in written.select("reason").orderBy("reason").limit(MAX_UNREADABLE).collect()]
 
 
 def _count_groups(spark: SparkSession, out: Path, group: str | None) -> int:
-    """How many groups there are, of the rows that were written; one that could not be read is of none."""
+    """The number of groups among the written rows; a row that could not be read belongs to none."""
     if group is None:
         return 1
     of_none = F.col(quoted(group)).isNull() & (F.col("status") == "quarantined")
@@ -282,7 +284,7 @@ def _count_groups(spark: SparkSession, out: Path, group: str | None) -> int:
 
 
 def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderRequest) -> MissingIds:
-    """What is missing, by a second pass over the groups that have held rows."""
+    """The missing causes, found by a second pass over the groups that have held rows."""
     if request.merges:
         return summarise_on_spark(count_missing_records(frame, request.merge))
     group = request.columns["group"]
@@ -294,7 +296,7 @@ def _missing(spark: SparkSession, frame: DataFrame, out: Path, request: OrderReq
 
 
 def summarise_on_spark(causes: DataFrame) -> MissingIds:
-    """How many ids are missing, how many rows they hold, and those that hold most."""
+    """How many ids are missing, how many rows they hold, and the ids that hold most rows."""
     causes = causes.persist()
     (sums,) = causes.agg(F.count(F.lit(1)).alias("ids"), F.sum("rows").alias("rows")).collect()
     order = [F.desc("rows"), F.asc_nulls_last("group"), F.asc("id")]
@@ -305,7 +307,7 @@ def summarise_on_spark(causes: DataFrame) -> MissingIds:
 
 @contextmanager
 def _task_errors() -> Iterator[None]:
-    """An error of ours that a task raised is not a failure of Spark."""
+    """Raise an error of ours from a task as itself, not as a failure of Spark."""
     try:
         yield
     except PySparkException as error:

@@ -19,7 +19,7 @@ VERSION = 1
 
 
 class StateStore(Protocol):
-    """Where the state of groups is stored: numbered entries of each group, of which 0 is its GroupState."""
+    """Where the state of groups is stored: numbered entries for each group; entry 0 is its GroupState."""
 
     def get(self, group: str | None, number: int) -> bytes | None: ...
     def put(self, group: str | None, number: int, data: bytes, new: bool) -> None: ...
@@ -27,7 +27,7 @@ class StateStore(Protocol):
 
 
 class StoredSpans(msgspec.Struct, array_like=True):
-    """Ranges of sequence numbers with a known outcome, as columns; `origins` only if rows have any."""
+    """Ranges of sequence numbers with a known outcome, as columns; `origins` only if rows have origins."""
 
     outcomes: bytes = b""
     firsts: bytes = b""
@@ -36,7 +36,7 @@ class StoredSpans(msgspec.Struct, array_like=True):
 
 
 class GroupState(msgspec.Struct, array_like=True):
-    """All that a stream remembers of a group, apart from the segments that it lists."""
+    """All that a stream remembers about a group, apart from the contents of the listed segments."""
 
     version: int = VERSION
     next_index: int = 0
@@ -45,7 +45,7 @@ class GroupState(msgspec.Struct, array_like=True):
     held: SegmentList = msgspec.field(default_factory=SegmentList)
     ids: SegmentList = msgspec.field(default_factory=SegmentList)
     merge: MergeProgress | None = None
-    """Only if the stream merges topics."""
+    """Set only if the stream merges topics."""
 
 
 def decode_group_state(data: bytes) -> GroupState:
@@ -64,11 +64,11 @@ def decode_group_state(data: bytes) -> GroupState:
 
 _CODEC = pa.Codec("zstd", compression_level=1)
 _MIN_COMPRESSED = 512
-"""Fewer bytes are not worth compressing."""
+"""Below this many bytes, compression is not worth its time."""
 
 
 def _compress(data: bytes) -> bytes:
-    """Every byte to the state store and back costs more than compressing it."""
+    """Compress an entry: moving bytes to the state store and back costs more than compressing them."""
     if len(data) <= _MIN_COMPRESSED:
         return b"\0" + data
     return b"\1" + len(data).to_bytes(8, "little") + bytes(_CODEC.compress(data, asbytes=True))
@@ -107,7 +107,7 @@ class GroupEntries(NamedTuple):
 
 
 class OpenGroup:
-    """A group during a micro-batch: its state, and its segments read."""
+    """A group during a micro-batch: its state, and the segments read so far."""
 
     def __init__(self, store: StateStore, name: str | None, tail_bytes: int = TAIL_BYTES) -> None:
         self._tail_bytes = tail_bytes
@@ -119,11 +119,11 @@ class OpenGroup:
         self.ids = open_segments(self.state.ids, self._entries)
 
     def write_held(self, new: pa.Table) -> None:
-        """Write the held rows: those of `held` that are left, and new ones."""
+        """Write the held rows: the remaining rows of `held`, and the new ones."""
         self.state.held = self._compact(self.held, new)
 
     def write_ids(self, new: pa.Table) -> None:
-        """Write the recent ids: those of `ids` that are left, and new ones."""
+        """Write the recent ids: the remaining ones of `ids`, and the new ones."""
         self.state.ids = self._compact(self.ids, new)
 
     def write_state(self) -> None:

@@ -1,8 +1,8 @@
-"""What a stream decided before: which identities were emitted, quarantined or overtaken.
+"""Earlier decisions of a stream: which identities were emitted, quarantined or overtaken.
 
-Sequence numbers are stored as ranges, so that origins that count without gaps take one range each, for ever.
-Opaque ids are stored one by one until the horizon: a row that was emitted longer ago is forgotten, and a row
-that names it waits for it.
+Sequence numbers are stored as ranges, so an origin that counts without gaps takes one range, for ever. Opaque
+ids are stored one by one until the horizon: rows emitted longer ago are forgotten, and a row that names one
+of them waits.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from antecede.causal_order.segments import join
 from antecede.jit import njit_plain
 
 UNSEEN, EMITTED, IN_QUARANTINE, OVERTAKEN = range(4)
-"""The outcome of an identity: none yet; emitted; in quarantine; an effect was released before it.
-The numbers are stored."""
+"""The outcome of an identity: none yet; emitted; quarantined; overtaken by an effect that was released before
+it. These numbers are stored in checkpoints."""
 
 
 class Decisions(NamedTuple):
-    """What a micro-batch decided."""
+    """The decisions of a micro-batch."""
 
     emitted: np.ndarray
-    """Rows."""
+    """The rows that were emitted."""
     quarantined: np.ndarray
-    """Rows."""
+    """The rows that were quarantined."""
     overtaken: np.ndarray
-    """Dependencies that rows were released without."""
+    """The dependencies without which rows were released."""
     now: int
 
 
@@ -66,13 +66,13 @@ def _merge_sorted(outcome: Any, owner: Any, first: Any, last: Any, order: Any) -
 
 
 def _merge(spans: _Spans) -> _Spans:
-    """The same numbers in the fewest ranges."""
+    """Merge ranges: the same numbers in as few ranges as possible."""
     return _Spans(*_merge_sorted(*spans, np.lexsort((spans.first, spans.owner, spans.outcome))))
 
 
 @njit_plain
 def _look_up(outcomes: Any, owners: Any, firsts: Any, lasts: Any, owner: Any, number: Any) -> Any:
-    """The outcome of each identity, by binary search; of several, the one with the least number."""
+    """The outcome of each identity, by binary search; if there are several, the one with the lowest code."""
     found = np.zeros(owner.size, np.int8)
     for outcome in (OVERTAKEN, IN_QUARANTINE, EMITTED):
         begin, end = np.searchsorted(outcomes, outcome), np.searchsorted(outcomes, outcome + 1)
@@ -94,7 +94,7 @@ def _look_up(outcomes: Any, owners: Any, firsts: Any, lasts: Any, owner: Any, nu
 
 
 class SpanHistory:
-    """The outcomes of rows that are numbered."""
+    """The outcomes of rows with sequence numbers."""
 
     def __init__(self, groups: list[OpenGroup], columns: Columns) -> None:
         self._groups = groups
@@ -110,7 +110,7 @@ class SpanHistory:
         self._lasts = np.frombuffer(b"".join(one.lasts for one in stored), np.int64)
 
     def use_codes(self, edges: DependencyEdges) -> None:
-        """Translate what was stored into the codes of these edges."""
+        """Translate the stored history into the codes of these edges."""
         owner, first = edges.known[0]
         self._spans = _merge(_Spans(self._outcomes, owner, first, self._lasts))
 
@@ -123,7 +123,7 @@ class SpanHistory:
         aside = decided.quarantined[edges.owner[decided.quarantined] >= 0]
         rows = np.concatenate((decided.emitted, aside))
         number, overtaken = edges.number[rows], edges.dep_number[decided.overtaken]
-        # A clock's entry stands for every row of its origin up to that number.
+        # An entry of a clock stands for every row of its origin up to that number.
         since = np.ones_like(overtaken) if self._is_cumulative else overtaken
         sizes = (decided.emitted.size, aside.size, overtaken.size)
         outcomes = np.repeat(np.array([EMITTED, IN_QUARANTINE, OVERTAKEN], np.int8), sizes)
@@ -148,7 +148,7 @@ class SpanHistory:
 
 
 ID_COLUMNS = pa.schema([("id", pa.string()), ("kind", pa.int8()), ("at", pa.int64())])
-"""Recent ids as they are stored; `kind` is the outcome."""
+"""Recent ids in stored form; `kind` is the outcome."""
 
 
 class IdHistory:
@@ -165,13 +165,13 @@ class IdHistory:
             sizes.append(sum(table.num_rows for table in own))
         table = join(tables)
         self._outcomes = table.column("kind").to_numpy()
-        # A cause that was overtaken and then emitted is stored twice: its final outcome comes first.
+        # A cause that was overtaken and later emitted is stored twice; its final outcome comes first.
         self._order = np.argsort(self._outcomes, kind="stable")
         names = table.column("id").combine_chunks().take(pa.array(self._order))
         self.known = KnownIdentities(np.repeat(np.arange(len(groups)), sizes)[self._order], None, names)
 
     def use_codes(self, edges: DependencyEdges) -> None:
-        """Translate what was stored into the codes of these edges."""
+        """Translate the stored history into the codes of these edges."""
         self._owner, self._number = edges.known[0]
 
     def look_up(self, owner: np.ndarray, number: np.ndarray) -> np.ndarray:

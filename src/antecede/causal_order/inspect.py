@@ -1,4 +1,5 @@
-"""What a stream in causal order holds, and its counts: read from its checkpoint, also while it runs."""
+"""The rows that a `causal_order` stream holds, and its counts, read from its checkpoint, also while it
+runs."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ _HELD = pa.schema(
     ]
 )
 _COUNTED_FOR = pa.field("counted_for", pa.string())
-"""The missing cause that a row is counted for."""
+"""The missing cause under which a row is counted."""
 _HELD_ON_SPARK = "group string, id string, waits_for array<string>, missing array<string>, since timestamp"
 
 
@@ -113,7 +114,7 @@ def refuse_other_query(
 ) -> None:
     """Refuse a query that cannot continue the stream of a checkpoint.
 
-    Tasks refuse it too; but without new rows there are none, and it would seem to be in order.
+    Tasks refuse it too; but a query without new rows starts no tasks, and would seem to be in order.
     """
     operator = _find_operator(spark, checkpoint)
     buckets = _buckets(spark, checkpoint, operator).limit(1).collect()
@@ -203,7 +204,7 @@ def _held_task(columns: Columns) -> Callable[[Iterator[pa.RecordBatch]], Iterato
 
 
 def held_records(group: OpenGroup) -> pa.Table:
-    """The records that a merge of topics holds, and what they wait for."""
+    """The records that a merge of topics holds, and the records they wait for."""
     rows, waiting = waiting_records(group)
     coordinates = [rows.column(name).to_pylist() for name in COORDINATES]
     places = [f"{topic}-{partition}@{offset}" for topic, partition, offset in zip(*coordinates, strict=True)]

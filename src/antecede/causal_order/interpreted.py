@@ -1,4 +1,5 @@
-"""What `disposition` and `row_digest` compute, for small tables: to load a compiler would take longer.
+"""Interpreted versions of `disposition` and `row_digest` for small tables, for which loading a compiler would
+take longer.
 
 The same results by the same algorithms on Python's lists, at some microseconds per row and dependency.
 """
@@ -27,7 +28,7 @@ from antecede.causal_order.outcomes import (
 )
 
 _MAX_ROWS = 3000
-"""Up to here, importing numba takes longer than Python does."""
+"""Up to this size, importing numba takes longer than doing the work in Python."""
 
 
 def is_small(rows: int) -> bool:
@@ -47,7 +48,7 @@ def match_identities(owner: Any, number: Any, of_owner: Any, of_number: Any) -> 
 def decide_dispositions(
     bounds: Any, offsets: Any, causes: Any, disposition: Any, overdue: Any, release: bool, quarantine: bool
 ) -> np.ndarray:
-    """Decide about every row whose `disposition` is HELD; the rows to be emitted, in order, by group."""
+    """Decide about every row whose `disposition` is HELD. Returns the rows to emit, in order, by group."""
     decided = disposition.tolist()
     places = offsets.tolist()
     listed = causes.tolist()
@@ -61,7 +62,7 @@ def decide_dispositions(
 
 
 class _Decision:
-    """The rows as a graph, and what has been decided about them."""
+    """The rows as a graph, and the decisions so far."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class _Decision:
             self._emit(self._effects_of_cycles(on_cycles))
 
     def _ready(self, held: list[int]) -> list[int]:
-        """The rows that wait for no cause, a heap as they are in order."""
+        """The rows that wait for no cause; being sorted, they are a heap."""
         for row in held:
             for cause in self._causes[row]:
                 if cause == SATISFIED:
@@ -143,7 +144,7 @@ class _Decision:
         return [row for row in held if self._decided[row] == CYCLE]
 
     def _component(self, root: int, waiting: set[int]) -> list[int]:
-        """The rows that are left of those that lead to `root`; they are not left then."""
+        """The remaining rows that lead to `root`; they are removed from those that remain."""
         if root not in waiting:
             return []
         waiting.discard(root)
@@ -156,7 +157,7 @@ class _Decision:
         return found
 
     def _effects_of_cycles(self, on_cycles: list[int]) -> list[int]:
-        """Let effects go without their causes on cycles; those that are ready then."""
+        """Release effects without their causes on cycles. Returns those that are ready then."""
         ready: list[int] = []
         for row in on_cycles:
             for effect in self._effects[row]:

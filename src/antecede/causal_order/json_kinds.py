@@ -1,7 +1,7 @@
-"""Types of the columns of JSON lines: those that lose nothing of how a value is written.
+"""Types of the columns of JSON lines, chosen so that the written form of every value is preserved.
 
 Texts are text, whole numbers bigint, truth values boolean. A column with other values (fractions, objects,
-lists) or with values of several kinds is JSON text, just as the file has it. Columns that name rows are never
+lists) or with values of several kinds is JSON text, exactly as in the file. Columns that name rows are never
 of several kinds: 1 and "1" are not one id unless a schema says so.
 """
 
@@ -31,7 +31,7 @@ Kinds = dict[str, str]
 
 
 def add_kinds(kinds: dict[str, Kinds], row: Mapping[str, msgspec.Raw], listed: str | None) -> None:
-    """Note the kinds of a row's values; of the column `listed`, also those of the elements of lists."""
+    """Record the kinds of a row's values; for the column `listed`, also those of the elements of lists."""
     for name, raw in row.items():
         value = bytes(raw)
         own = kinds.get(name)
@@ -84,7 +84,7 @@ def infer_types(kinds: Mapping[str, Kinds], schema: Mapping[str, str], roles: Ro
     }
     deps = roles["deps"]
     if deps in types and deps not in given and not kinds[deps].keys() - {LIST}:
-        # Nothing but nulls and empty lists.
+        # Only nulls and empty lists.
         types[deps] = "array<bigint>" if types.get(str(roles["id"])) == "bigint" else "array<string>"
     return types
 

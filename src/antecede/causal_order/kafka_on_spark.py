@@ -36,7 +36,7 @@ def read_kafka(
     reader = spark.readStream if stream else spark.read
     try:
         records = reader.format("kafka").options(**settings).load()
-        _ = records.schema  # Spark Connect looks for the source only now
+        _ = records.schema  # Spark Connect resolves the source only now.
         return records
     except AnalysisException as error:
         if "Failed to find" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
@@ -88,7 +88,8 @@ def _present(batch: pa.RecordBatch) -> list[str]:
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:
-    """A record as the reader of dumps has it: headers and keys as text, and what it carries as `body`."""
+    """A record in the form that the reader of dumps produces: headers and keys as text, and the value as
+    `body`."""
     headers = row.get("headers") or []
     row["headers"] = [{"key": each["key"], "value": _text(each["value"])} for each in headers]
     row["body"] = decode_body(row.get("value"))

@@ -1,8 +1,8 @@
 """Files of events into causal order in this process: the same rows in the same order as on Spark.
 
 The table is read whole (`local_files`), sorted by group and preference, ordered by `batch`, and written as
-Parquet. Where it cannot be certain to read what Spark reads, it raises `NeedsSparkError` before it has
-written anything. Cost: memory for the rows and a copy of them; a hundred thousand rows take a second or two.
+Parquet. Where it might read a file differently from Spark, it raises `NeedsSparkError` before writing
+anything. Cost: memory for the rows and a copy of them; a hundred thousand rows take a second or two.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MissingTable = Callable[[], pa.Table]
 def order_locally(
     events: EventFiles, out: Path, request: OrderRequest, progress: Progress, bad: BadRows
 ) -> OrderResult:
-    """Order the files that are there, into Parquet below `out`, partitioned by outcome."""
+    """Order the existing files, into Parquet below `out`, partitioned by outcome."""
     progress("reading", 0, 0)
     table = _with_long_offsets(read_local(events, request, bad))
     if not table.num_rows:
@@ -78,7 +78,7 @@ def order_locally(
 
 
 def _count_groups(ordered: pa.Table, group: str | None) -> int:
-    """How many groups there are; a row that could not be read is of none."""
+    """The number of groups; a row that could not be read belongs to none."""
     if group is None:
         return 1
     of_none = pc.and_(ordered.column(group).is_null(), pc.equal(ordered.column("status"), "quarantined"))
@@ -87,7 +87,7 @@ def _count_groups(ordered: pa.Table, group: str | None) -> int:
 
 
 def _merge(table: pa.Table, request: OrderRequest, progress: Progress) -> tuple[pa.Table, MissingTable]:
-    """The records of topics merged, and how to count what is missing."""
+    """The merged records of topics, and a function that counts the missing ones."""
     progress("merging", 0, 0)
     merged = merge_table(table, request.merge)
     return _take(table.drop_columns([ID, EVENTS]), merged.rows, merged.added), lambda: merged.missing
@@ -96,7 +96,7 @@ def _merge(table: pa.Table, request: OrderRequest, progress: Progress) -> tuple[
 def _order_by_causes(
     table: pa.Table, request: OrderRequest, progress: Progress
 ) -> tuple[pa.Table, MissingTable]:
-    """The rows in causal order, and how to count what is missing."""
+    """The rows in causal order, and a function that counts the missing causes."""
     roles, places = request.columns, table.column(PLACE)
     table = table.drop_columns([PLACE])
     types = {name: kind for name, kind in spark_types(table).items() if name != UNREADABLE}
@@ -117,7 +117,7 @@ def _order_by_causes(
 
 
 def _with_long_offsets(table: pa.Table, max_bytes: int = _MAX_TEXT_BYTES) -> pa.Table:
-    """Text that is too much for offsets of 32 bits gets longer ones while it is moved; its files do not."""
+    """Text too long for 32-bit offsets gets 64-bit ones in memory; the written files do not."""
     longer = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     for at, field in enumerate(table.schema):
         if field.type in longer and table.column(at).nbytes > max_bytes:
@@ -139,7 +139,7 @@ def _refuse_bad_rows(table: pa.Table) -> None:
 
 
 def _with_places_in_reasons(ordered: pa.Table, events: EventFiles) -> pa.Table:
-    """Rows with a fault of their own have their file and row in the reason."""
+    """Rows that are themselves faulty have their file and row in the reason."""
     has_fault = pc.is_in(ordered.column("reason"), pa.array(FAULTS[1:])).to_numpy()
     reasons = ordered.column("reason").to_numpy(zero_copy_only=False).copy()
     places = ordered.column(PLACE).to_numpy()
@@ -153,7 +153,7 @@ def _with_places_in_reasons(ordered: pa.Table, events: EventFiles) -> pa.Table:
 
 
 def _with_reasons(ordered: pa.Table) -> tuple[pa.Table, list[str]]:
-    """Rows that could not be read have that as their reason; and all these reasons."""
+    """Rows that could not be read have that as their reason; also returns all these reasons."""
     if UNREADABLE not in ordered.column_names:
         return ordered, []
     why = ordered.column(UNREADABLE)
@@ -166,7 +166,7 @@ def _sort(table: pa.Table, plan: ColumnPlan) -> pa.Table:
     """The groups one after another, each in the preferred order."""
     group = plan.columns.group
     keys = [group, *plan.sorted_by] if group is not None else plan.sorted_by
-    # Nulls come last, as they do by default.
+    # Nulls come last, as by default.
     order = pc.sort_indices(
         table.select(list(dict.fromkeys(keys))), sort_keys=[(key, "ascending") for key in keys]
     )
@@ -181,7 +181,7 @@ def _take(table: pa.Table, rows: pa.Array, added: dict[str, pa.Array]) -> pa.Tab
 
 
 def _split_by_outcome(ordered: pa.Table) -> dict[str, pa.Table]:
-    """The rows by the folder that they go to."""
+    """The rows, split by the folder they go to."""
     status = ordered.column("status")
     folders = {name: pc.equal(status, name) for name in NOT_ORDERED}
     folders["ordered"] = pc.invert(pc.is_in(status, pa.array(NOT_ORDERED)))
@@ -190,7 +190,7 @@ def _split_by_outcome(ordered: pa.Table) -> dict[str, pa.Table]:
 
 
 def _write(by_outcome: dict[str, pa.Table], out: Path) -> None:
-    """Write the files completely before any of them has its name."""
+    """Write all files completely before giving any of them its final name."""
     hidden = out / "_temporary"
     hidden.mkdir(parents=True, exist_ok=True)
     for name, table in by_outcome.items():

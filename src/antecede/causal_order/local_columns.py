@@ -68,7 +68,7 @@ def _spark_type(kind: pa.DataType) -> str:
         return f"struct<{fields}>"
     if pa.types.is_map(kind):
         return f"map<{_spark_type(kind.key_type)},{_spark_type(kind.item_type)}>"
-    # Only as a payload.
+    # Allowed only as payload.
     return str(kind)
 
 
@@ -107,7 +107,7 @@ def derive(table: pa.Table, derived: DerivedColumn) -> pa.ChunkedArray:
 
 
 def _as_lists(values: pa.Array, separator: str | None) -> pa.Array:
-    """Lists of one each, or of the parts of texts."""
+    """As lists: of one element each, or of the parts of delimited text."""
     if separator is None:
         return pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32), values)
     lists = pc.split_pattern(values, separator)
@@ -120,7 +120,8 @@ _FALLING = str.maketrans("0123456789", "9876543210")
 
 
 def _sortable(text: str) -> str:
-    """A text by which numbers sort as numbers: those below 0 by the complements of their digits."""
+    """Text as a sort key by which numbers sort numerically: negative ones by the complements of their
+    digits."""
     number = _NUMBER.match(text)
     if number is None:
         return f"2{text}"
@@ -153,7 +154,7 @@ def _cast(name: str, source: pa.ChunkedArray, wanted: pa.DataType) -> pa.Chunked
 
 
 def _parse_pair(text: str | None) -> dict[str, Any] | None:
-    """The parts of a text like origin:seq; no text is no dependency."""
+    """The parts of text such as origin:seq; null text means no dependency."""
     if not text:
         return None
     origin, _, number = text.rpartition(":")
@@ -161,7 +162,7 @@ def _parse_pair(text: str | None) -> dict[str, Any] | None:
 
 
 def refuse_unreadable(table: pa.Table, own: list[str], columns: Columns, roles: Roles) -> None:
-    """Refuse a table with rows which cannot be read; `own` are the table's columns as they were read."""
+    """Refuse a table with unreadable rows; `own` are the table's columns as they were read."""
     for role, fault in possible_faults(columns.form):
         bad = np.flatnonzero(_has_fault(table, columns, fault))
         if bad.size:

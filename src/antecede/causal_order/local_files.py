@@ -19,11 +19,11 @@ from antecede.trace.parquet_files import parquet_file
 from antecede.trace.reader import TEXT_ROW_BYTES, count_by_footers
 
 _COPIES = 4
-"""Of the rows: as they were read, sorted, in causal order, and what Arrow needs to make these."""
+"""Copies of the rows in memory: as read, sorted, in causal order, and temporary ones that Arrow makes."""
 _DECISION_BYTES = 200
-"""In memory, for deciding about a row: its id, its causes and its place. The row itself is not in it."""
+"""Bytes of memory for deciding about a row: its id, its causes and its place, without the row itself."""
 _MERGE_BYTES = 800
-"""The same, if topics are merged: a record's place in its partition and in its transaction too."""
+"""The same when topics are merged: also for a record's position in its partition and in its transaction."""
 
 
 def read_local(events: EventFiles, request: OrderRequest, bad: BadRows) -> pa.Table:
@@ -42,14 +42,14 @@ def read_local(events: EventFiles, request: OrderRequest, bad: BadRows) -> pa.Ta
 
 
 def estimate_rows(events: EventFiles) -> int:
-    """How many rows there are: exact for Parquet, from the sizes of files for text."""
+    """The number of rows: exact for Parquet, estimated from file sizes for text."""
     if events.format == "parquet":
         return sum(_open_parquet(file).metadata.num_rows for file in events.files)
     return sum(file.stat().st_size for file in events.files) // TEXT_ROW_BYTES
 
 
 def local_bytes(events: EventFiles, merges: bool = False) -> int:
-    """How much memory it takes to order the files in this process, at most."""
+    """An upper bound on the memory it takes to order the files in this process."""
     size = sum(file.stat().st_size for file in events.files)
     if events.format == "parquet":
         footers = [_open_parquet(file).metadata for file in events.files]

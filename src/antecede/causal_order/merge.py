@@ -1,21 +1,21 @@
 """Topics of one change data capture connector, merged into the order in which it wrote them.
 
-A connector reads one log and writes one sequence of records. Kafka divides it among topics and partitions: of
-the sequence, the order within each partition is left, and the topic of transaction markers. From these it is
-restored, as a k-way merge that the markers drive:
+A connector reads one log and writes one sequence of records. Kafka divides it among topics and partitions;
+what remains of the sequence is the order within each partition and the topic of transaction markers. From
+these the sequence is restored, by a k-way merge driven by the markers:
 
-- a partition is a queue by offset; copies of a record that was there before are dropped;
-- a transaction is emitted, its events one after another, when the END of every transaction before it was
-  emitted, its own END and all events that END counts are there, and nothing but rows outside transactions is
-  before its events in their partitions. Those come first, except rows between two of its events: they stay
-  where the connector put them, as does the tombstone that follows a deletion;
+- a partition is a queue by offset; copies of an earlier record are dropped;
+- a transaction is emitted, its events one after another, once the END of every earlier transaction has been
+  emitted, its own END and all events that this END counts have arrived, and only rows outside transactions
+  precede its events in their partitions. Those rows are emitted first, except rows between two of its events:
+  they stay where the connector put them, as does the tombstone that follows a deletion;
 - other rows, such as those of snapshots, are emitted when they are first in their partition. If a transaction
-  is ready too, the lower position in the database's log comes first; a transaction at the very position of a
-  snapshot is contained in it, and comes before;
-- no transaction is emitted while a snapshot has begun and its last row is not there.
+  is ready too, the lower position in the database's log comes first; a transaction at exactly the position of
+  a snapshot is contained in it, and precedes it;
+- no transaction is emitted between the arrival of a snapshot's first row and that of its last.
 
-What is there decides what is emitted, and in which order; not the order of arrival. Cost: linear in the rows
-that are new or held, a few microseconds each.
+The set of records that have arrived determines what is emitted and in which order; the order of arrival does
+not matter. Cost: linear in the rows that are new or held, a few microseconds each.
 """
 
 from __future__ import annotations
@@ -37,27 +37,28 @@ _BEGIN, _END, _DELETE, _TOMBSTONE = "BEGIN", "END", "delete", "tombstone"
 _NO_POSITION = -1
 _NEVER = 1 << 64
 _MAX_MISSING = 100
-"""How many missing records of a transaction are named."""
+"""The number of missing records of a transaction that a reason names."""
 
 
 class MergeRules(msgspec.Struct, array_like=True, frozen=True):
     """How to merge."""
 
     consecutive: bool = False
-    """Whether offsets count without gaps, so that a record that is late is known to be missing."""
+    """Whether offsets have no gaps, so that a late record is known to be missing."""
     first_offsets: dict[str, int] = {}
-    """Where partitions begin, if that is not 0 and offsets are consecutive."""
+    """First offsets of partitions that do not begin at 0, if offsets are consecutive."""
     snapshot_of: list[str] = []
-    """Topics that begin with a snapshot, even if nothing of it has arrived."""
+    """Topics that begin with a snapshot, even if no row of it has arrived."""
 
 
 class SnapshotProgress(msgspec.Struct, array_like=True):
-    """Which parts of snapshots have begun, and which are complete."""
+    """The parts of snapshots that have begun, and those that are complete."""
 
     begun: bool = False
     ended: bool = False
     marks_tables: bool = False
-    """Whether the connector marks the last row of each table; old ones mark only that of a snapshot."""
+    """Whether the connector marks the last row of each table; old versions mark only the last row of the
+    snapshot."""
     begun_topics: set[str] = set()
     ended_topics: set[str] = set()
 
@@ -69,27 +70,27 @@ class SnapshotProgress(msgspec.Struct, array_like=True):
         self.marks_tables |= flag in (_FIRST, _FIRST_OF_TABLE, _LAST_OF_TABLE)
         if flag in (_LAST, _LAST_OF_TABLE):
             self.ended_topics.add(topic)
-        elif flag != _FIRST:  # which is the flag of a table's only row, too
+        elif flag != _FIRST:  # A table's only row has this flag too.
             self.begun_topics.add(topic)
 
     def missing(self, snapshot_of: Iterable[str]) -> list[str]:
-        """What has to arrive before a transaction may be emitted."""
+        """The records that must arrive before a transaction may be emitted."""
         topics = set(snapshot_of) | (self.begun_topics if self.marks_tables else set())
         missing = [f"last row of the snapshot of {topic}" for topic in sorted(topics - self.ended_topics)]
         return ["last row of the snapshot", *missing] if self.begun and not self.ended else missing
 
 
 class MergeProgress(msgspec.Struct, array_like=True):
-    """What a merge remembers besides the records that it holds and the ids that it has emitted."""
+    """The state of a merge besides its held records and the ids of emitted records."""
 
     rules: MergeRules = msgspec.field(default_factory=MergeRules)
     next_offsets: dict[str, int] = {}
-    """The first offset of each partition that has not been there yet."""
+    """For each partition, the first offset that has not arrived yet."""
     markers: str | None = None
     """The partition of the transaction markers."""
     snapshot: SnapshotProgress = msgspec.field(default_factory=SnapshotProgress)
     last_position: int = _NO_POSITION
-    """Of the last transaction that was emitted."""
+    """The log position of the last emitted transaction."""
 
 
 class ChangeRecord(NamedTuple):
@@ -100,7 +101,7 @@ class ChangeRecord(NamedTuple):
     partition: str
     """The topic and the partition's number."""
     offset: int
-    """Below 0 if the record has none."""
+    """Negative if the record has no offset."""
     kind: str | None
     """None if it is no change event."""
     id: str | None
@@ -110,7 +111,7 @@ class ChangeRecord(NamedTuple):
     position: int | None
     snapshot: str | None
     is_repeated: bool
-    """Whether it was emitted before."""
+    """Whether the record was emitted before."""
 
     @property
     def is_marker(self) -> bool:
@@ -123,23 +124,23 @@ class HeldRecord(NamedTuple):
     reason: str
     waits_for: list[str]
     missing: list[str]
-    """Of what it waits for, directly or through others, what is not there."""
+    """The missing records that it waits for, directly or transitively."""
 
 
 class Merged(NamedTuple):
-    """What becomes of records, by their rows."""
+    """The outcome of records, by row."""
 
     emitted: list[int]
-    """In order."""
+    """The emitted rows, in order."""
     late: set[int]
-    """Those among them that are rows of a snapshot, and a transaction after it was emitted before."""
+    """The emitted rows that belong to a snapshot and came after one of its later transactions."""
     duplicates: list[int]
     unreadable: list[int]
     held: dict[int, HeldRecord]
 
 
 def merge(records: Iterable[ChangeRecord], held_before: int, progress: MergeProgress) -> Merged:
-    """Merge records: the first `held_before` rows have been held, the others are new. Updates `progress`."""
+    """Merge records: the first `held_before` rows were held, the others are new. Updates `progress`."""
     merging = _Merging(progress)
     merging.admit(records, held_before)
     merging.run()
@@ -157,12 +158,12 @@ class _Merging:
         self._ends: dict[str, ChangeRecord] = {}
         self._events: dict[str, dict[int, ChangeRecord]] = defaultdict(dict)
         self._after_gap: list[tuple[ChangeRecord, str]] = []
-        """Records after a gap, and the name of the first that is missing there."""
+        """Records after a gap, with the name of the first record missing there."""
         self._gaps: dict[str, str] = {}
-        """The same by their ids."""
+        """The same records by their ids."""
         self._heads: list[tuple[int, str, int]] = []
-        """A heap of the first records of partitions that are outside transactions: position, partition,
-        offset; and of some that have left since."""
+        """A heap of the records that are first in their partition and outside transactions: position,
+        partition, offset; it may contain some that have left since."""
 
     def admit(self, records: Iterable[ChangeRecord], held_before: int) -> None:
         """Put records into the queues of their partitions, up to the first gap of each."""
@@ -243,13 +244,13 @@ class _Merging:
         there, count = self._events.get(str(end.transaction), {}), end.events or 0
         if len(there) >= count:
             return []
-        if any(order > count for order in there):  # the END counts not all tables
+        if any(order > count for order in there):  # The END does not count all tables.
             return [f"{count - len(there)} more of {end.transaction}"]
         places = (order for order in range(1, count + 1) if order not in there)
         return [f"{end.transaction}:{order}" for order, _ in zip(places, range(_MAX_MISSING), strict=False)]
 
     def _blocking(self, end: ChangeRecord) -> ChangeRecord | None:
-        """An event of another transaction that is before an event of this one in its partition."""
+        """An event of another transaction that precedes an event of this one in its partition."""
         last: dict[str, int] = {}
         for event in self._events.get(str(end.transaction), {}).values():
             last[event.partition] = max(last.get(event.partition, 0), event.offset)
@@ -275,7 +276,7 @@ class _Merging:
             heapq.heappush(self._heads, (key, partition, queue[0].offset))
 
     def _emit_free_rows(self, before: int) -> None:
-        """Emit rows outside transactions that are first in their partition and before a position."""
+        """Emit rows outside transactions that are first in their partition and precede a position."""
         while self._heads and self._heads[0][0] < before:
             _, partition, offset = heapq.heappop(self._heads)
             queue = self._queues[partition]
@@ -313,10 +314,8 @@ class _Merging:
             self._push_head(partition)
 
     def _take_events(self, partition: str, count: int) -> dict[int, list[ChangeRecord]]:
-        """Take the next events of a partition out of its queue: the rows that follow each of them.
-
-        Rows before them are emitted.
-        """
+        """Take a transaction's next events out of the queue of a partition, with the rows that follow each.
+        Rows before them are emitted."""
         queue = self._queues[partition]
         while queue[0].transaction is None:
             self._emit(queue.popleft())
@@ -333,7 +332,7 @@ class _Merging:
         return following
 
     def explain(self) -> None:
-        """Say of every record that is left what it waits for."""
+        """Report for every remaining record what it waits for."""
         held = self.result.held
         for record, gap in self._after_gap:
             held[record.row] = HeldRecord(f"waits for {gap}", [gap], [gap])
@@ -370,19 +369,19 @@ class _Merging:
                     held[record.row] = HeldRecord(f"waits for {before.id}", [str(before.id)], missing)
 
     def _waiting(self, end: ChangeRecord) -> HeldRecord:
-        """What a transaction waits for, whose END is there and no END before it."""
+        """What a transaction waits for whose END has arrived, and no earlier END is waiting."""
         missing = self._missing_events(end) or self._progress.snapshot.missing(self._rules.snapshot_of)
         if missing:
             return HeldRecord(_words(missing), missing, self._absent(missing))
         other = self._blocking(end) or end
         own = self._ends.get(str(other.transaction))
         missing = [f"{other.transaction}:{_END}"] if own is None else self._missing_events(own)
-        # With both, the order of the markers contradicts that of the partition: a marker has been lost.
+        # With both, the order of the markers contradicts that of the partition: a marker was lost.
         missing = missing or [f"{other.transaction}:{_END} before {end.id}"]
         return HeldRecord(f"waits for {other.id}", [str(other.id)], self._absent(missing))
 
     def _absent(self, names: list[str]) -> list[str]:
-        """What has to arrive: the names, or the records before the gap after which they are."""
+        """The names of what has to arrive, or the gaps after which the records are held."""
         return list(dict.fromkeys(self._gaps.get(name, name) for name in names))
 
 

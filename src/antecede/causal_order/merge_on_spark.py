@@ -29,7 +29,7 @@ from antecede.sources.debezium import COORDINATES
 
 OFFSETS = ("increasing", "consecutive")
 TOPIC_COLUMNS = Columns(Form.TOPICS, None)
-"""What a merge orders by: coordinates and transactions, whose columns have fixed names."""
+"""The columns a merge orders by: coordinates and transactions, with fixed names."""
 _INTERNAL = [ID, EVENTS]
 _RECORD = ("key", "value", *COORDINATES)
 _TEXT = (T.BinaryType, T.StringType)
@@ -82,7 +82,7 @@ def merge_debezium(
 
 
 def as_changes(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
-    """Records of files with CHANGE_COLUMNS, if they have not got them; kcat calls a value `payload`."""
+    """Records of files with CHANGE_COLUMNS, which are added if absent; kcat calls a value `payload`."""
     if ID in records.columns:
         return records
     if "payload" in records.columns and "value" not in records.columns:
@@ -91,7 +91,7 @@ def as_changes(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
 
 
 def parse_records(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
-    """Records with CHANGE_COLUMNS beside their own."""
+    """Records with CHANGE_COLUMNS added to their own columns."""
     types = {field.name: field.dataType for field in records.schema}
     missing = [name for name in _RECORD if name not in types]
     if missing:
@@ -147,7 +147,7 @@ def count_missing_records(records: DataFrame, rules: MergeRules) -> DataFrame:
 
 
 def _in_one_partition(records: DataFrame) -> DataFrame:
-    """All records, in the order of their places if they have any."""
+    """All records in one partition, sorted by place if they have places."""
     records = records.repartition(1)
     return records.sortWithinPartitions(PLACE) if PLACE in records.columns else records
 

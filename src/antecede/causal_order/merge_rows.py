@@ -1,4 +1,4 @@
-"""The merge of topics over a whole table: what is not in it is missing."""
+"""Merges topics over a whole table: a record that is not in it is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPEATED = "a record before it has its offset, or its place in the transaction"
 
 
 class MergedTable(NamedTuple):
-    """The rows of a table that leave it or are held, as places in it, and the columns to add to them."""
+    """The emitted and the held rows of a table, as positions in it, and the columns to add to them."""
 
     rows: pa.Array
     added: dict[str, pa.Array]
@@ -28,7 +28,7 @@ class MergedTable(NamedTuple):
 
 
 def merge_table(table: pa.Table, rules: MergeRules) -> MergedTable:
-    """Merge a table; if its rows have places, in whose order they are, records that come again are listed."""
+    """Merge a table. If its rows have places, they are in that order and repeated records are listed."""
     records = records_of(table, np.zeros(table.num_rows, bool))
     merged = merge(records, 0, MergeProgress(MergeRules(snapshot_of=rules.snapshot_of)))
     held = sorted(merged.held)

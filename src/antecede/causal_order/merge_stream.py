@@ -27,7 +27,7 @@ _LATE = "a transaction after this snapshot was emitted before it"
 def merge_micro_batch(
     rules: OrderRules, merge_rules: MergeRules, store: StateStore, new: pa.Table, now: int
 ) -> MicroBatch:
-    """Merge new rows with those that are held."""
+    """Merge new rows with the held rows."""
     group = OpenGroup(store, None, rules.tail_bytes)
     if PLACE in new.column_names:
         new = new.sort_by(PLACE)
@@ -66,7 +66,7 @@ def _with_held(group: OpenGroup, new: pa.Table | None) -> tuple[pa.Table, int]:
 
 
 def _keys(rows: pa.Table) -> pa.ChunkedArray:
-    """What is remembered of emitted rows: their transaction, or else their id."""
+    """The keys remembered for emitted rows: their transaction, or else their id."""
     transaction = pc.binary_join_element_wise("transaction ", rows.column("transaction"), "")
     return pc.coalesce(transaction, rows.column(ID))
 

@@ -46,10 +46,10 @@ class MicroBatch(NamedTuple):
     """The result of a micro-batch."""
 
     rows: pa.Table
-    """The rows that are emitted or quarantined, with causal_index, status, reason and held_ms."""
+    """The emitted and quarantined rows, with causal_index, status, reason and held_ms."""
     counts: RowCounts
     groups: list[str | None]
-    """The groups that were read and written."""
+    """The groups whose state was read and written."""
     due: dict[str | None, int]
     """When the first row of a group will have waited long enough for a missing cause."""
 
@@ -61,7 +61,7 @@ def order_micro_batch(
     now: int,
     overdue: Sequence[str | None] = (),
 ) -> MicroBatch:
-    """Order new rows, and look again at the groups in which rows are `overdue`."""
+    """Order new rows, and revisit the groups in which rows are `overdue`."""
     columns = rules.columns
     codes, names = _touched_groups(new, columns, overdue)
     groups = [OpenGroup(store, name, rules.tail_bytes) for name in names]
@@ -112,7 +112,7 @@ def order_micro_batch(
 def _touched_groups(
     new: pa.Table | None, columns: Columns, overdue: Sequence[str | None]
 ) -> tuple[np.ndarray, list[str | None]]:
-    """The groups of the new rows as codes, and the names of all groups to look at."""
+    """The groups of the new rows as codes, and the names of all groups to visit."""
     if new is None:
         return np.empty(0, np.int64), list(overdue)
     codes, named = encode_groups(new, columns)
@@ -128,9 +128,9 @@ def _decide(
     held_before: int,
     overdue: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row's disposition, what each dependency points to, and the rows that leave, in their order."""
+    """Each row's disposition, the target of each dependency, and the emitted or quarantined rows in order."""
     preferred = _preferred_order(rows, edges, rules.columns)
-    # Of rows with one id the held one stays, and of new ones the first by place or in the preferred order.
+    # Among rows with one id the held row wins; among new ones the first by place or in the preferred order.
     new = preferred[preferred >= held_before]
     if PLACE in rows.column_names:
         new = new[np.argsort(rows.column(PLACE).to_numpy()[new], kind="stable")]
@@ -168,13 +168,13 @@ def _decide(
 
 
 def _with_duplicates(leaving: np.ndarray, edges: DependencyEdges, disposition: np.ndarray) -> np.ndarray:
-    """The rows that leave and, at the end of each group, those with an id that was seen before."""
+    """The rows to emit or quarantine and, at the end of each group, rows with an id seen before."""
     rows = np.concatenate((leaving, np.flatnonzero(disposition == DUPLICATE)))
     return rows[np.argsort(edges.groups[rows], kind="stable")]
 
 
 def _preferred_order(rows: pa.Table, edges: DependencyEdges, columns: Columns) -> np.ndarray:
-    """Rows group by group, in the order in which they would be emitted if they had no dependencies."""
+    """Rows group by group, in the order in which they would be emitted without dependencies."""
     keys: list[np.ndarray] = [rows.column(DIGEST).to_numpy()]
     if columns.numbered:
         keys.append(edges.number)
@@ -199,7 +199,7 @@ def _leaving_rows(
     groups: list[OpenGroup],
     waited_ms: np.ndarray,
 ) -> pa.Table:
-    """The rows that leave, with the added columns; advances the groups' next index."""
+    """The emitted or quarantined rows, with the added columns; advances the groups' next index."""
     group_of_row = edges.groups[leaving]
     emitted = (disposition[leaving] == ORDERED) | (disposition[leaving] == RELEASED)
     sizes = np.bincount(group_of_row[emitted], minlength=len(groups))

@@ -1,8 +1,8 @@
-"""Which missing causes hold how many rows.
+"""Counts the rows that each missing cause holds.
 
-A held row is counted once: for the first missing cause that it names, or else for that of the first held row
-that it names. So the counts add up to the rows that are held. Cost: a few passes over the dependencies, as
-many as the logarithm of the longest chain of held rows.
+A held row is counted once: under the first missing cause that it names, or else under that of the first held
+row that it names. So the counts add up to the number of held rows. Cost: a few passes over the dependencies,
+as many as the logarithm of the longest chain of held rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA_ON_SPARK = "group string, id string, rows long"
 
 
 class MissingId(msgspec.Struct):
-    """An id that rows wait for and that is not there."""
+    """A missing id that rows wait for."""
 
     group: str | None
     id: str
@@ -31,20 +31,18 @@ class MissingId(msgspec.Struct):
 
 
 class MissingIds(msgspec.Struct):
-    """All ids that rows wait for and that are not there."""
+    """All missing ids that rows wait for."""
 
     ids: int = 0
     rows: int = 0
     """How many rows they hold."""
     first: list[MissingId] = []
-    """Those that hold most."""
+    """The ids that hold the most rows."""
 
 
 def first_missing_edge(rows: int, edge_rows: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """For each row with an edge, the edge to the missing cause that it is counted for; -1 for other rows.
-
-    Edges lead from held rows, in their order, to held rows or, with a target below 0, to missing causes.
-    """
+    """For each row with an edge, the edge to the missing cause under which it is counted; -1 for other rows.
+    Edges lead from held rows, in their order, to held rows or, with a negative target, to missing causes."""
     chosen = np.full(rows, -1)
     for edges in (np.flatnonzero(target >= 0), np.flatnonzero(target < 0)):
         own, first = np.unique(edge_rows[edges], return_index=True)
@@ -82,7 +80,7 @@ def count_missing(decided: DecidedTable) -> pa.Table:
 
 
 def summarise_missing(table: pa.Table) -> MissingIds:
-    """How many ids are missing, how many rows they hold, and those that hold most."""
+    """How many ids are missing, how many rows they hold, and the ids that hold most rows."""
     order = [("rows", "descending"), ("group", "ascending"), ("id", "ascending")]
     first = table.take(pc.sort_indices(table, order)).slice(0, MAX_LISTED).to_pylist()
     rows = pc.sum(table.column("rows")).as_py() or 0

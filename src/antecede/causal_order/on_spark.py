@@ -34,7 +34,7 @@ from antecede.units import parse_duration
 _CHUNK_ROWS = 200_000
 _SLICE_ROWS = 65_536
 _MAX_BYTES_IN_MEMORY = 1 << 29
-"""Rows of one chunk beyond this are in a file."""
+"""Above this many bytes, the rows of one chunk are in a file."""
 GroupTask = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 """From the rows of whole groups to results."""
 _TEXT_COLUMNS = ("status", "reason")
@@ -95,7 +95,7 @@ def causal_order(
 
 
 class RuleWords(NamedTuple):
-    """The rules of `causal_order`, validated."""
+    """The arguments of `causal_order` that are rules, validated."""
 
     on_missing: OnMissing
     timeout_ms: int
@@ -123,7 +123,7 @@ def order_frame(
 
 
 def columns_by_role(roles: Roles, split: str | None) -> dict[str, str | None]:
-    """The columns that a stream cannot change, as its checkpoint has them."""
+    """The columns that cannot change during a stream, in the form stored in its checkpoint."""
     named = {role: name for role, name in roles.items() if role != "by"}
     if split is not None:
         named["deps"] = f"{roles['deps']} split by {split!r}"
@@ -131,7 +131,7 @@ def columns_by_role(roles: Roles, split: str | None) -> dict[str, str | None]:
 
 
 def added_field(name: str) -> T.StructField:
-    """A column that results have beside the caller's own."""
+    """A column that results have in addition to the caller's own."""
     return T.StructField(name, T.StringType() if name in _TEXT_COLUMNS else T.LongType())
 
 
@@ -167,14 +167,14 @@ def count_missing_causes(events: DataFrame, roles: Roles, split: str | None = No
 
     def count(table: pa.Table) -> Iterator[pa.RecordBatch]:
         missing = count_missing(decide_table(table, columns, OnMissing.HOLD))
-        # A batch also if there are no rows.
+        # A batch is needed even without rows.
         yield pa.record_batch([column.combine_chunks() for column in missing.columns], missing.schema)
 
     return _by_group(prepared, count, SCHEMA_ON_SPARK)
 
 
 def _by_group(prepared: PreparedEvents, task: GroupTask, schema: T.StructType | str) -> DataFrame:
-    """What a task makes of whole groups, with the rows of each in the preferred order."""
+    """Turn a function of whole groups into a task; the rows of each group are in the preferred order."""
     group, frame = prepared.columns.group, prepared.frame
     keys = [] if group is None else [F.col(quoted(group))]
     if not is_spark(frame.sparkSession):
@@ -192,7 +192,7 @@ def _by_group(prepared: PreparedEvents, task: GroupTask, schema: T.StructType | 
 
 
 def _sorting(keys: list[str], task: GroupTask) -> Callable[[pa.Table], pa.Table]:
-    """A task on one group whose rows come in any order."""
+    """A task on one group whose rows arrive in any order."""
 
     def apply(rows: pa.Table) -> pa.Table:
         return pa.Table.from_batches(task(rows.sort_by([(key, "ascending") for key in keys])))
@@ -201,7 +201,7 @@ def _sorting(keys: list[str], task: GroupTask) -> Callable[[pa.Table], pa.Table]
 
 
 def in_slices(table: pa.Table, rows: pa.Array, added: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
-    """Rows of a table with added columns, without a copy of all of them."""
+    """Rows of a table with added columns, without a copy of the whole table."""
     for begin in range(0, len(rows), _SLICE_ROWS):
         part = table.take(rows[begin : begin + _SLICE_ROWS])
         for name, values in added.items():
@@ -215,7 +215,7 @@ def whole_groups(
     enough: int = _CHUNK_ROWS,
     max_bytes: int = _MAX_BYTES_IN_MEMORY,
 ) -> Iterator[pa.Table]:
-    """Tables of whole groups, from rows sorted by group; each of about `enough` rows, or of one group."""
+    """Tables of whole groups, from rows sorted by group; each has about `enough` rows, or one group."""
     buffer = _GroupBuffer(max_bytes)
     for batch in batches:
         end = _last_boundary(batch, group, buffer.last) if buffer.rows + batch.num_rows >= enough else None
@@ -230,7 +230,7 @@ def whole_groups(
 
 
 def _last_boundary(batch: pa.RecordBatch, group: str | None, before: object) -> int | None:
-    """The first row of the last group that begins in the batch, if one does."""
+    """The first row of the last group that begins in the batch, if any does."""
     if group is None or not batch.num_rows:
         return None
     names = batch.column(group)
@@ -245,7 +245,7 @@ _NOTHING = object()
 
 
 class _GroupBuffer:
-    """Rows until their groups are complete: in memory, or in a file once they are too many."""
+    """Buffers rows until their groups are complete: in memory, or in a file once there are too many."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -276,7 +276,7 @@ class _GroupBuffer:
         self._batches = []
 
     def flush(self) -> pa.Table:
-        """All rows; the buffer is empty afterwards."""
+        """Return all rows and empty the buffer."""
         if self._writer is None:
             table = pa.Table.from_batches(self._batches)
         else:

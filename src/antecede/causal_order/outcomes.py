@@ -1,10 +1,10 @@
-"""What becomes of rows, and what their dependencies point to: numbers that all passes share."""
+"""Dispositions of rows and targets of dependencies: numbers that all passes share."""
 
 from __future__ import annotations
 
 SATISFIED, UNKNOWN, QUARANTINED = -1, -2, -3
-"""A dependency on a row that is not among these: the cause was emitted before; it has never been seen; it was
-quarantined before, so that it will never be emitted."""
+"""The target of a dependency on a row outside the table: the cause was emitted before; it has never been
+seen; it was quarantined before, so it will never be emitted."""
 
 HELD, ORDERED, RELEASED, CYCLE, CAUSE_QUARANTINED, OVERDUE, DUPLICATE, UNREADABLE = range(8)
 """The disposition of a row: it waits for a cause; it follows all its causes; it is emitted without one of

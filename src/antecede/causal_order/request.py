@@ -1,4 +1,4 @@
-"""What is asked of `run`, and what it returns: the same for every engine."""
+"""The request to `run` and its result, the same for every engine."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from antecede.trace.csv_records import CsvFormat
 from antecede.units import parse_duration
 
 CHECKPOINT = "_checkpoint"
-"""The checkpoint of a stream within its folder, unless it is given another."""
+"""The checkpoint of a stream within its folder, unless another is given."""
 OUTCOME = "outcome"
-"""The column by which results are partitioned into folders: ordered, or as in NOT_ORDERED."""
+"""The column by which results are partitioned into folders: `ordered`, or one of NOT_ORDERED."""
 NOT_ORDERED = {"held": "held", "quarantined": "quarantined", "duplicate": "duplicates"}
 """The statuses of rows that go to a folder of their own, and the names of their counts."""
 STATUSES = ("ordered", "released", "held", "quarantined")
 MAX_EXAMPLES = 3
 MAX_UNREADABLE = 5
-"""Examples of rows that could not be read."""
+"""The number of examples of rows that could not be read."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -39,19 +39,19 @@ class OrderRequest(msgspec.Struct):
     horizon: str = "24h"
     split: str | None = None
     strict: bool = False
-    """Whether rows that cannot be read or ordered are an error; otherwise they are quarantined."""
+    """Whether rows that cannot be read or ordered are errors; otherwise they are quarantined."""
     schema: str | None = None
     encoding: str | None = None
     separator: str = ","
     merges: bool = False
-    """Whether the events are records of topics, which are to be merged."""
+    """Whether the events are records of topics to be merged."""
     merge: MergeRules = msgspec.field(default_factory=MergeRules)
     without: list[str] = []
-    """Tables of which there are no such records."""
+    """Tables whose topics are not among the records."""
 
     @property
     def types(self) -> dict[str, str]:
-        """The types of columns of text files, as far as they are given."""
+        """The types of columns of text files that the user has specified."""
         return parse_schema(self.schema) if self.schema is not None else {}
 
     @property
@@ -76,7 +76,7 @@ class OrderRequest(msgspec.Struct):
         self._refuse_other_rules()
 
     def _refuse_other_rules(self) -> None:
-        """Refuse options for rows that name their causes if topics are merged, and the other way round."""
+        """Refuse options for rows that name their causes if topics are merged, and vice versa."""
         if not self.merges:
             for option, names in (("without", self.without), ("snapshot-of", self.merge.snapshot_of)):
                 if names:
@@ -100,7 +100,8 @@ class NeedsSparkError(InputError):
 
 
 class HeldRow(msgspec.Struct):
-    """A row that a stream holds: what it waits for, which of that has not even arrived, and since when."""
+    """A row that a stream holds: the causes it waits for, those that have not even arrived, and since
+    when."""
 
     group: str | None
     id: str
@@ -126,14 +127,14 @@ class OrderResult(msgspec.Struct):
     examples: list[Example]
     """Some of the rows that were not ordered."""
     engine: str
-    """local or spark."""
+    """`local` or `spark`."""
     unreadable: int = 0
-    """Of the rows that were quarantined, how many could not be read."""
+    """How many of the quarantined rows could not be read."""
     unreadable_examples: list[str] = []
-    """Where some of them are, and why."""
+    """Where some of the unreadable rows are, and why."""
     interrupted: bool = False
     groups: int | None = None
-    """How many groups the rows are of; a stream does not count them."""
+    """The number of groups among the rows; a stream does not count them."""
     missing: MissingIds = msgspec.field(default_factory=MissingIds)
 
 

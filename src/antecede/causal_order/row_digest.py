@@ -1,4 +1,4 @@
-"""A hash of each row, the same as Spark's: it decides the order of rows that nothing else decides.
+"""A hash of each row, equal to Spark's: it breaks ties between rows that nothing else orders.
 
 Spark's xxhash64 is XXH64 with seed 42 over the columns, each value's hash being the seed of the next; nulls
 are skipped. Here it runs over Arrow columns, so that the local engine puts rows in the order that Spark does.
@@ -27,11 +27,11 @@ _PRIME_5 = np.uint64(0x27D4EB2F165667C5)
 
 
 def digest_rows(table: pa.Table, roles: Roles) -> pa.Array:
-    """The digest of each row, as `columns_on_spark` has Spark compute it."""
+    """The digest of each row, equal to the one that `columns_on_spark` makes Spark compute."""
     state = np.full(table.num_rows, _SEED, np.uint64)
     for name in table.column_names:
         column = table.column(name).combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # of a table without rows
+        if isinstance(column, pa.ChunkedArray):  # The column of a table without rows.
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         if pa.types.is_nested(column.type) and name not in (roles["deps"], roles["clock"]):
             kind = column.type
@@ -61,7 +61,7 @@ def hash_column(state: np.ndarray, column: pa.Array) -> np.ndarray:
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         hashed = _hash_texts(state, column.cast(pa.large_binary()))
     elif _is_unknown_to_spark(kind):
-        # There is nothing to agree with.
+        # Spark has no hash to agree with here.
         texts = pa.array([str(value) for value in column], pa.large_string())
         hashed = _hash_texts(state, texts)
     else:
@@ -92,7 +92,7 @@ def _hash_words(state: np.ndarray, column: pa.Array) -> np.ndarray:
     elif pa.types.is_boolean(kind):
         words, width = column.fill_null(False).to_numpy(zero_copy_only=False), 4
     elif pa.types.is_integer(kind):
-        # Spark reads numbers without a sign as the next larger type.
+        # Spark reads unsigned integers as the next larger type.
         width = 8 if kind.bit_width == 64 or kind == pa.uint32() else 4
         words = column.fill_null(0).to_numpy(zero_copy_only=False).astype(f"i{width}").view(f"u{width}")
     elif pa.types.is_date32(kind):
@@ -138,7 +138,7 @@ def _is_unknown_to_spark(kind: pa.DataType) -> bool:
 
 
 def _hash_decimals(state: np.ndarray, column: pa.Array) -> np.ndarray:
-    """The digits as a number of 64 bits if they fit by their type, otherwise as bytes."""
+    """The unscaled value as a 64-bit integer if its type allows, otherwise as bytes."""
     width, data = column.type.byte_width, column.buffers()[1].to_pybytes()
     begins = range(column.offset * width, (column.offset + len(column)) * width, width)
     digits = [int.from_bytes(data[begin : begin + width], "little", signed=True) for begin in begins]
@@ -149,7 +149,7 @@ def _hash_decimals(state: np.ndarray, column: pa.Array) -> np.ndarray:
 
 
 def _shortest(number: int) -> bytes:
-    """A number as Java's BigInteger gives it: two's complement, without bytes that say nothing."""
+    """A number as Java's BigInteger encodes it: two's complement, without redundant bytes."""
     return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -165,7 +165,7 @@ def _hash_texts(state: np.ndarray, large: pa.Array) -> np.ndarray:
 
 
 def _with_objects(kind: pa.DataType, value: Any) -> Any:
-    """A value with its maps, which Arrow has as lists of pairs, as dictionaries."""
+    """A value with its maps as dictionaries; Arrow has them as lists of pairs."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_map(kind):

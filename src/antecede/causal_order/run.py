@@ -43,7 +43,7 @@ def order_files(
     progress: Progress = lambda *_: None,
     bad: BadRows | None = None,
 ) -> OrderResult:
-    """Order the files that are there, into Parquet below `out`, partitioned by outcome.
+    """Order the existing files, into Parquet below `out`, partitioned by outcome.
 
     `bad` counts the rows of each file.
     """
@@ -70,7 +70,7 @@ def order_files(
 
 
 def _counted(result: OrderResult, bad: BadRows) -> OrderResult:
-    """Count rows that could not be read, unless those of the source that was copied have been."""
+    """Count unreadable rows, unless those of the copied source have already been counted."""
     if not bad.rows_quarantined:
         what = "rows that cannot be read, quarantined"
         bad.add_all(what, result.unreadable_examples, result.unreadable, left_out=False)
@@ -88,9 +88,9 @@ def order_stream_of_files(
     progress: Progress = lambda *_: None,
     bad: BadRows | None = None,
 ) -> OrderResult:
-    """Order the files in a folder and those that appear, until Ctrl-C; `once`: only those that are there.
+    """Order the files in a folder and those that appear, until Ctrl-C; with `once`, only the existing files.
 
-    Run again with the same folders, it continues where it stopped. `bad` learns which files it has read.
+    Run again with the same folders, it continues where it stopped. `bad` records which files were read.
     """
     request.validate()
     check_engine(engine)
@@ -147,7 +147,7 @@ def _require_spark(reason: NeedsSparkError, engine: str) -> None:
 
 @contextmanager
 def _command_words() -> Iterator[None]:
-    """Errors name options of the command where the functions beneath name arguments."""
+    """Errors name options of the command where the functions below name arguments."""
     try:
         yield
     except InputError as error:
@@ -155,7 +155,7 @@ def _command_words() -> Iterator[None]:
 
 
 def _is_in_use(folder: Path) -> bool:
-    """Whether a folder has anything in it, apart from what an interrupted job left."""
+    """Whether a folder contains anything other than remains of an interrupted job."""
     if not folder.exists():
         return False
     if not folder.is_dir():
@@ -164,7 +164,7 @@ def _is_in_use(folder: Path) -> bool:
 
 
 def _refuse_inside(events: EventFiles, out: Path) -> None:
-    """Results must not be read as events."""
+    """Refuse an output folder inside the input: results must not be read as events."""
     if events.path.is_dir() and out.resolve().is_relative_to(events.path.resolve()):
         raise InputError(
             f"{out} is in {events.path}, so results would be read as events; choose another folder"

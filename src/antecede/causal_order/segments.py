@@ -55,14 +55,14 @@ class OpenSegment:
         deleted = segment.deleted if segment is not None else b""
         bits = np.unpackbits(np.frombuffer(deleted, np.uint8), count=table.num_rows).astype(bool)
         self.present = ~bits if deleted else np.ones(table.num_rows, bool)
-        """Which rows are not deleted."""
+        """A mask of the rows that are not deleted."""
         self.rows_before = int(self.present.sum())
 
     def rows(self) -> pa.Table:
         return self.table if self.present.all() else self.table.filter(pa.array(self.present))
 
     def retain(self, selected: np.ndarray) -> None:
-        """Delete all present rows except the selected ones."""
+        """Delete all remaining rows except the selected ones."""
         self.present[np.flatnonzero(self.present)[~selected]] = False
 
 
@@ -75,7 +75,7 @@ def open_segments(listed: SegmentList, files: SegmentFiles) -> list[OpenSegment]
 def compact(
     opened: list[OpenSegment], new: pa.Table, files: SegmentFiles, next_number: int, tail_bytes: int
 ) -> tuple[SegmentList, int]:
-    """Write the rows that are left and the new ones; the new list, and the number of the next segment."""
+    """Write the remaining rows and the new ones. Returns the new list, and the number of the next segment."""
     stays: list[tuple[Segment, OpenSegment]] = []
     loose: list[pa.Table] = []
     for one in opened:

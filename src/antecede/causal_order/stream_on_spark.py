@@ -38,14 +38,14 @@ from antecede.errors import InputError
 _BUCKET = "_antecede_bucket"
 _COUNTS = RowCounts.__struct_fields__
 _PACKED_BYTES = 1 << 25
-"""How much is packed at once; with less, the packed tables are smaller and more."""
+"""How many bytes are packed at once; with fewer, the packed tables become smaller and more numerous."""
 MAX_STREAM_TASKS = 64
 """The number of tasks that can order a stream. Checkpoints depend on it, so it can never change."""
 _PACKED = pa.schema([("bucket", pa.int32()), ("parcel", pa.binary())])
 _MARKER = -1
-"""The key that every batch has."""
+"""A key that occurs in every batch."""
 _WATERMARK = "spark.watermarkDelayMs"
-"""Marks columns of event time, in their metadata."""
+"""Marks event-time columns, in their metadata."""
 PARTITIONS = "spark.sql.shuffle.partitions"
 _STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -62,7 +62,7 @@ class Bucket(msgspec.Struct, array_like=True):
     """The caller's names for the columns, by role."""
     counts: RowCounts = msgspec.field(default_factory=RowCounts)
     entries: int = 0
-    """How many entries its groups have in the map."""
+    """The number of entries of its groups in the map."""
     due: dict[str, int] = {}
     """When the first row of a group will have waited long enough for a missing cause."""
     timer: int = 0
@@ -70,7 +70,7 @@ class Bucket(msgspec.Struct, array_like=True):
 
 
 def group_key(name: str | None) -> str:
-    """A group's name in the state, which has no nulls."""
+    """A group's name in the state, which allows no nulls."""
     return "" if name is None else "=" + name
 
 
@@ -94,15 +94,15 @@ def order_stream(prepared: PreparedEvents, schema: T.StructType, rules: OrderRul
         outputMode="Append",
         timeMode="None" if rules.on_missing is OnMissing.HOLD else "ProcessingTime",
     )
-    # The sums of an empty batch are null; zero says more.
+    # The sums of an empty batch are null; report zero instead.
     sums = [F.coalesce(F.sum(count), F.lit(0)).alias(count) for count in _COUNTS]
     emitted = ordered.observe(name, *sums).select("parcel").mapInArrow(_unpack_task(schema), schema)
-    # By the clock of the batch: the same when a batch is replayed, and never less than before.
+    # By the clock of the batch: the same when a batch is replayed, and never earlier than before.
     return emitted.withColumn(EMITTED_AT, F.current_timestamp())
 
 
 def without_watermark(field: T.StructField) -> T.StructField:
-    """A column that is no event time.
+    """A column without its event-time mark.
 
     A row that was held is older than the watermark when it is emitted, so operators after this one would drop
     it as late. Without the mark, Spark refuses those that need a watermark until they are given one on
@@ -113,7 +113,7 @@ def without_watermark(field: T.StructField) -> T.StructField:
 
 
 def warn_of_partitions(spark: SparkSession) -> None:
-    """Say it if most tasks of a batch would have nothing to do but to commit their empty state."""
+    """Warn if most tasks of a batch would only commit an empty state."""
     partitions = int(spark.conf.get(PARTITIONS, "200") or 200)
     if partitions > MAX_STREAM_TASKS:
         warnings.warn(
@@ -186,7 +186,7 @@ def _unpack_task(schema: T.StructType) -> Callable[[Iterator[pa.RecordBatch]], I
 
 @cache
 def freeze_gc_heap() -> None:
-    """Spark's workers collect garbage after every task: exclude what stays for ever."""
+    """Spark's workers collect garbage after every task: exclude objects that stay for ever."""
     gc.collect()
     gc.freeze()
 
@@ -198,7 +198,7 @@ class _MapStateStore:
         self._state = state
         self._all: dict[tuple[str, int], bytes] | None = None
         self.size = size
-        """How many entries there are."""
+        """The number of entries."""
 
     def read_all(self) -> None:
         """Read all entries at once, which is faster than asking for most of them one by one."""
@@ -294,7 +294,7 @@ class _OrderProcessor(StatefulProcessor):
 
 
 def refuse_other_columns(bucket: Bucket, now: Columns, named: Mapping[str, str | None]) -> None:
-    """Refuse to continue a stream by other columns than it was started with."""
+    """Refuse to continue a stream with columns other than those it was started with."""
     before = bucket.columns
     if before.form is not now.form:
         raise InputError(

@@ -1,8 +1,8 @@
 """Rows of CSV and JSON lines as Arrow batches: the same in this process and in Spark's tasks.
 
-Both engines read files by these functions, so they have the same rows. A row that cannot be read is a row of
-nulls whose column UNREADABLE says where it is and why, and whose UNREADABLE_ROW is what the file has. Cost:
-about a million rows of a few columns a second.
+Both engines read files by these functions, so they have the same rows. A row that cannot be read becomes a
+row of nulls whose column UNREADABLE says where it is and why, and whose UNREADABLE_ROW has the text of the
+file. Cost: about a million rows of a few columns per second.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class FilePart(NamedTuple):
     begin: int = 0
     end: int | None = None
     first_row: int = 1
-    """The number of the first of them."""
+    """The number of the first of these rows."""
 
 
 class TextPlan(msgspec.Struct, frozen=True):
     """How to read the files of a table."""
 
     folder: str
-    """What the names of files are relative to, and where folders begin to be columns."""
+    """The folder that names of files are relative to, below which folders may be columns."""
     format: str
     columns: dict[str, str]
     """The types of the columns in the files."""
@@ -92,7 +92,7 @@ class TextPlan(msgspec.Struct, frozen=True):
         return pa.schema([*fields, (UNREADABLE_ROW, pa.binary())])
 
     def read(self, part: FilePart, place: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a part of a file; with PLACE, if that of the file is given."""
+        """The rows of a part of a file; with PLACE, if the file's place is given."""
         read = _read_csv if self.format == "csv" else _read_json
         name = Path(part.file).relative_to(self.folder)
         folders = folder_values(name)
@@ -117,7 +117,7 @@ class TextPlan(msgspec.Struct, frozen=True):
 
 
 class _Batch:
-    """Rows of a part, and what is wrong with those that cannot be read."""
+    """Rows of a part, and the faults of those that cannot be read."""
 
     def __init__(self, empty: Any) -> None:
         self._empty = empty
@@ -128,7 +128,7 @@ class _Batch:
         self.numbers: list[int] = []
         self.faults: dict[int, str] = {}
         self.texts: list[bytes] = []
-        """Of each row what the file has."""
+        """The original text of each row."""
 
     def add(self, number: int, row: Any, text: bytes) -> None:
         self.rows.append(row)
@@ -201,7 +201,7 @@ def folder_values(place: Path) -> dict[str, str | None]:
 
 
 def _csv_header(file: Path, form: CsvFormat) -> list[str]:
-    """Columns without a name get the one that Spark gives them, by their place."""
+    """Columns without a name get the one Spark gives them, by position."""
     with open_csv(file, form) as lines:
         try:
             names = read_header(lines, file, form)
@@ -222,7 +222,7 @@ def _open_part(part: FilePart) -> Iterator[IO[bytes]]:
 
 
 _Rows = tuple[list[Any], dict[int, str], list[bytes], list[int]]
-"""Columns, what is wrong with some of their rows, and what the file has for each row, and its number."""
+"""Columns, the faults of some of their rows, the original text of each row, and its number."""
 
 
 def _read_csv(plan: TextPlan, part: FilePart) -> Iterator[_Rows]:
@@ -247,7 +247,7 @@ def _read_csv(plan: TextPlan, part: FilePart) -> Iterator[_Rows]:
             for place, (name, kind) in zip(places, plan.columns.items(), strict=True)
         ]
 
-    # Rows that have the header's fields can only fail where a field is parsed.
+    # In rows with as many fields as the header, only parsing a field can fail.
     keeps_text = any(kind in PARSERS for kind in plan.columns.values())
     with _open_part(part) as raw:
         text = decode_csv(raw, form, part.begin == 0)
@@ -271,7 +271,7 @@ def _read_csv(plan: TextPlan, part: FilePart) -> Iterator[_Rows]:
 
 
 def _to_utf8(text: str) -> bytes:
-    """Text as bytes; those that could not be decoded as they are in the file."""
+    """Text as bytes; undecodable bytes as they are in the file."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -283,7 +283,7 @@ def _parse_field(kind: str) -> Callable[[str], Any]:
 # JSON lines
 
 _DECODED: dict[str, Any] = {"string": str | None, "bigint": Whole | None, "boolean": bool | None}
-"""Types that the decoder reads by itself; of the others it leaves the bytes."""
+"""Types that the decoder reads itself; for other types it leaves the bytes."""
 _NULL = msgspec.Raw(b"null")
 
 
@@ -302,7 +302,7 @@ def _survey_here(files: list[Path], listed: str | None) -> Iterable[dict[str, Ki
 
 
 class _LastLine:
-    """A stream that remembers the line that was read last."""
+    """A stream that remembers the last line read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self.line = stream, b""

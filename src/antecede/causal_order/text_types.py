@@ -141,12 +141,12 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def json_text(raw: bytes) -> str:
-    """A text, or any other value as it is written."""
+    """A string, or any other value as it is written."""
     return msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
 
 
 def parse_json(kind: str) -> Callable[[bytes], Any]:
-    """The function from JSON to a value of a type; null is no value. It raises ValueError."""
+    """The function from JSON to a value of a type; null means no value. It raises ValueError."""
     if kind == "json":
         return lambda raw: raw.decode()
     if kind == "text":

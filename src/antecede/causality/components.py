@@ -1,7 +1,7 @@
 """Strongly connected components: the cycles of a graph.
 
 Records that no cycle reaches, or that reach none, are removed first (Kahn's algorithm in both directions, in
-compiled code); a log without cycles ends there. On what is left, Tarjan's algorithm, without recursion. Time
+compiled code); a log without cycles ends there. Tarjan's algorithm, without recursion, runs on the rest. Time
 and memory are linear in nodes and edges.
 """
 

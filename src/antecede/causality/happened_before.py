@@ -36,7 +36,7 @@ class CausalOrder:
             self._replay()
 
     def _replay(self) -> list[StepIndex]:
-        """Run every process until it delivers a message that is not sent yet. Return where processes are
+        """Replay every process until it delivers a message that is not sent yet. Returns where processes are
         stuck."""
         self.messages: list[MessageId] = []
         self.position: dict[MessageId, int] = {}
@@ -151,8 +151,8 @@ def _bits(bits: int) -> Iterator[int]:
 
 
 def _without_duplicates(history: Sequence[Step], own_deliveries: frozenset[MessageId]) -> list[Step]:
-    """Without repeated deliveries, and without the sender's delivery of what it has sent, unless that is one
-    of `own_deliveries`."""
+    """The histories without repeated deliveries, and without senders' deliveries of their own messages,
+    except those in `own_deliveries`."""
     seen: set[MessageId] = set()
     steps = []
     for step in history:

@@ -33,13 +33,14 @@ class Verdict:
     orphans: int
     impossible: int
     wrong_views: int = 0
-    """Of groups that change, as the next four: members that a view has or lacks wrongly, in the end."""
+    """Counts of groups that change, as the next four: members that a view wrongly contains or lacks in the
+    end."""
     different_cuts: int = 0
-    """Processes that closed a member's stream elsewhere than others."""
+    """Processes that closed a member's stream at another place than others."""
     split_groups: int = 0
     """Pairs of members that have removed each other."""
     after_end: int = 0
-    """Processes that went on after they had left."""
+    """Processes that continued after they had left."""
     wrong_snapshots: int = 0
     """Processes whose snapshot was not what happened before their admission."""
 
@@ -72,7 +73,7 @@ class Verdict:
     def from_counts(cls, counts: Mapping[str, int]) -> Verdict:
         """A verdict from its counts by name; deprecated names are accepted."""
         renamed = {new: counts[old] for old, new in cls.DEPRECATED.items() if old in counts} | {**counts}
-        # What was counted before groups could change lacks the counts of changes.
+        # Verdicts recorded before groups could change lack the counts of changes.
         known = [field.name for field in fields(cls) if field.name in renamed or field.default is MISSING]
         return cls(**{name: renamed[name] for name in known})
 
@@ -125,7 +126,7 @@ class Judgement:
         return addressed
 
     def _early_deliveries(self) -> Iterator[_EarlyDelivery]:
-        """The deliveries that happened while a cause addressed to the same process was not delivered."""
+        """Deliveries that happened before some cause addressed to the same process was delivered."""
         past, position = self.order.past, self.order.position
         for process, history in enumerate(self.order.histories):
             so_far = 0

@@ -1,11 +1,11 @@
 """The causal past of every message, as vectors: the transitive closure of "its sender had it", compiled.
 
-A *stream* is the messages of one origin to one audience. Whoever sent a message of a stream had sent all
-earlier ones, so one count for each stream, a vector clock, describes a message's past exactly, whatever was
-lost or overtaken. A sender's log gives the latest message of each stream that the sender had. Later messages
-of a stream know more than earlier ones, so only the pasts of these latest messages have to be added
-(`close_transitively`). In topological order one pass is enough, and few pasts are added, because most of the
-latest messages are already in the past of another.
+A *stream* is the messages of one origin to one audience. The sender of a message of a stream had sent all
+earlier ones, so one count for each stream, a vector clock, describes a message's past exactly, even if
+messages are lost or overtaken. A sender's log gives the latest message of each stream that the sender had.
+Later messages of a stream know more than earlier ones, so only the pasts of these latest messages have to be
+added (`close_transitively`). In topological order one pass is enough, and few pasts are added, because most
+of the latest messages are already in the past of another.
 
 On a cycle a message is in its own past, and there is no topological order. Passes are then repeated until
 nothing changes.
@@ -43,8 +43,8 @@ def count_dtype(first: np.ndarray) -> np.dtype[Any]:
 
 
 def close_transitively(sends: MessageStreams, vectors: np.ndarray) -> bool:
-    """Extend each vector, in place, from what the sender had to the whole causal past; True if there is a
-    cycle."""
+    """Extend each vector, in place, from the sender's direct knowledge to the whole causal past; returns
+    whether there is a cycle."""
     order, cyclic = depth_first(sends.first, sends.previous, vectors)
     if cyclic:
         while add_pasts(sends, vectors):
@@ -56,8 +56,8 @@ def close_transitively(sends: MessageStreams, vectors: np.ndarray) -> bool:
 
 @njit_plain
 def add_pasts_in_order(sends: Any, order: Any, vectors: Any) -> Any:
-    """In topological order, add to each message the pasts of what its sender had: the latest first, and none
-    that is in the past of one already added."""
+    """In topological order, add to each message the pasts of the messages its sender had: the latest first,
+    skipping those in the past of one already added."""
     first = sends.first
     size, width = vectors.shape
     position = np.empty(size, np.int64)
@@ -89,7 +89,8 @@ def add_pasts_in_order(sends: Any, order: Any, vectors: Any) -> Any:
 
 @njit_plain
 def add_pasts(sends: Any, vectors: Any) -> Any:
-    """One pass in any order, for graphs with cycles; how many vectors grew. The closure is complete at 0."""
+    """One pass in any order, for graphs with cycles. Returns how many vectors grew; at 0, the closure is
+    complete."""
     first = sends.first
     size, width = vectors.shape
     changed = 0

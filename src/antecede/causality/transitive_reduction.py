@@ -2,17 +2,17 @@
 
 *From vectors* (`immediate_dependencies`; `transitive_closure` computes every message's past as a count for
 each stream). The causes that may be immediate are the last message of each stream in the past, and of these
-only those that the sender's previous message did not have in its own past. Taken by size of past, largest
-first, a cause is immediate if none taken before has it in its past. Ranges of messages are independent of
-each other.
+only those that the sender's previous message did not have in its own past. Candidates are visited by size of
+past, largest first; a cause is immediate if no candidate visited before has it in its past. Ranges of
+messages are independent of each other.
 
 *From edges* (`immediate_edges`), in one pass in topological order. A parent can be a cause of another parent
 only if it has another effect and is not the latest parent; only such messages are ever looked up. Each
 message has a row that says, for each *slot*, the latest message of that slot in its past. The looked-up
-messages of one chain share a slot until the last lookup of any of them; then the slot is reused for
-messages with higher numbers. A row is freed once all effects of its message are done. So memory follows
-what is live at a time, as in register allocation, and not the size of the graph. If that is still too much,
-several passes do a few slots each.
+messages of one chain share a slot until the last lookup of any of them; then the slot is reused for messages
+with higher numbers. A row is freed once all effects of its message are done. So memory is proportional to
+what is live at a time, as in register allocation, and not to the size of the graph. If that is still too
+much, several passes process a few slots each.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ def max_live_rows(start: Any, cause: Any, last_effect: Any) -> Any:
 def mark_redundant(
     start: Any, cause: Any, last_effect: Any, slot: Any, low: Any, table: Any, row_of: Any, redundant: Any
 ) -> Any:
-    """Mark the edges whose cause is in the past of another cause, as far as the slots of `table`, those from
-    `low` on, can tell. `row_of` is scratch space."""
+    """Mark the edges whose cause is in the past of another cause, as far as the slots of `table`, which begin
+    at `low`, can tell. `row_of` is scratch space."""
     rows, width = table.shape
     free = np.arange(rows)
     available = rows

@@ -4,9 +4,9 @@ The depth is the longest chain. The width is the largest antichain: the most mes
 before another. By Dilworth's theorem it equals the least number of chains that cover all messages. That
 number is a minimum flow through the graph of immediate dependencies in which every message takes at least one
 unit. A greedy path cover is improved in phases of disjoint augmenting paths, as Hopcroft and Karp do for
-matchings: as long as the end of one path can be joined to the begin of another, rerouting the paths between
-if need be, there is one path less. As in König's theorem, what can be reached from the remaining ends then
-yields an antichain with as many messages as there are paths, so the answer proves itself.
+matchings: as long as the end of one path can be joined to the beginning of another, rerouting the paths
+between if need be, there is one path less. As in König's theorem, what can be reached from the remaining ends
+then yields an antichain with as many messages as there are paths, so the answer proves itself.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def augment(
     start: Any, cause: Any, effect_start: Any, by_cause: Any, effect: Any,
     begins: Any, ends: Any, through: Any, flow: Any, visited: Any,
 ) -> Any:  # fmt: skip
-    """Join ends of paths to begins of others along disjoint augmenting paths; how many were joined.
+    """Join ends of paths to beginnings of others along disjoint augmenting paths. Returns how many were
+    joined.
 
     Every message is two nodes of the flow network: 2m, where it is entered, and 2m + 1, where it is left.
     Each node is visited once.
@@ -110,9 +111,9 @@ def find_augmenting_path(
     start: Any, cause: Any, effect_start: Any, by_cause: Any, effect: Any,
     begins: Any, through: Any, flow: Any, visited: Any, last: Any, stack: Any, next_edge: Any, edge_to: Any,
 ) -> Any:  # fmt: skip
-    """Depth-first search from the end `last` to a begin of another path: `stack` holds the nodes on the
-    way, as many as the result says; 0 if there is no way. `edge_to` is the edge by which each was reached,
-    -1 within a message."""
+    """Depth-first search from the end `last` to the beginning of another path: `stack` holds the nodes on the
+    way, as many as the result says; 0 if there is no way. `edge_to` is the edge by which each was reached, -1
+    within a message."""
     height = 1
     stack[0], next_edge[0] = 2 * last + 1, 0
     visited[2 * last + 1] = True

@@ -27,31 +27,31 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     peers: int = 3
     messages: int = 1
-    """From each peer."""
+    """Messages broadcast by each peer."""
     total: int | None = None
-    """From all together; by default no bound of its own."""
+    """Messages broadcast by all peers together; by default no bound of its own."""
     senders: tuple[int, ...] | None = None
     """The members that broadcast; by default all."""
     losses: int = 0
-    """Packets that are lost. Then messages may stay undelivered, and only what is delivered is judged."""
+    """Packets that are lost. Then messages may remain undelivered, and only deliveries are judged."""
     duplicates: int = 0
     """Packets that arrive twice."""
     crashes: int = 0
-    """Processes that end and start again from what they have saved."""
+    """Processes that crash and restart from their saved state."""
     link_changes: int = 0
-    """Links that open or close, for protocols whose links may."""
+    """Links that open or close, for protocols that allow it."""
     wakes: int = 2
     """Timers that fire, for protocols that need no bounds on delays."""
     longest_delay: int = 1
-    """Within a site, in steps of time, for protocols that need bounds on delays."""
+    """The longest delay within a site, in time steps, for protocols that need bounds on delays."""
     clocks: tuple[int, ...] = ()
-    """How far each member's clock is ahead, for the same protocols; by default all agree."""
+    """How far each member's clock is ahead, for the same protocols; by default all clocks agree."""
     groups: dict[str, tuple[int, ...]] | None = None
     """Overlapping groups, for protocols that have them."""
     layout: dict[str, Any] | None = None
     """How members are arranged, for protocols with roles."""
     claims: bool = True
-    """Whether it is judged, too, what messages name and what held ones wait for."""
+    """Whether the named dependencies of messages and the reasons for holding them are judged too."""
 
     def __post_init__(self) -> None:
         if self.peers < 1 or self.messages < 1:

@@ -15,18 +15,18 @@ from antecede.protocols.base import Protocol
 
 
 class CounterExample(NamedTuple):
-    """A schedule, and what is wrong at its end."""
+    """A schedule, and the violation at its end."""
 
     group: CheckedGroup
     events: list[Event]
     states: list[CheckState]
-    """Before each event, and after the last unless that is the violation."""
+    """The states before each event, and the last one unless the last event is the violation."""
     violation: CheckViolation
     explored: int = 0
-    """How many states were explored until it was found."""
+    """The number of states explored until it was found."""
     is_smallest: bool = False
-    """Whether no smaller one exists within the bounds; if not, something smaller was not explored to its
-    end."""
+    """Whether no smaller one exists within the bounds; False if something smaller was not explored
+    completely."""
 
     @property
     def messages(self) -> int:
@@ -34,7 +34,7 @@ class CounterExample(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What is to be small: its messages, its processes, its steps."""
+        """The measure to minimise: its messages, its processes, its steps."""
         return self.messages, self.group.size, len(self.events)
 
 
@@ -74,7 +74,7 @@ def find_smallest(
 
 
 def _sizes(bounds: Bounds) -> list[Bounds]:
-    """The same bounds for groups of fewer members too, where these need not be arranged."""
+    """The same bounds, for groups of fewer members too if members need no layout."""
     if bounds.groups is not None or bounds.layout is not None or bounds.clocks:
         return [bounds]
     sizes = range(min(2, bounds.peers), bounds.peers + 1)
@@ -82,7 +82,8 @@ def _sizes(bounds: Bounds) -> list[Bounds]:
 
 
 def _find_shortest(group: CheckedGroup, max_states: int) -> _ShortestSearch:
-    """A counter-example with the fewest steps. No order of events is left out: that would make it longer."""
+    """A counter-example with the fewest steps. No partial-order reduction is used: it would make the
+    counter-example longer."""
     exploration = Exploration(group, order=False)
     initial = group.initial
     came_from: dict[CheckState, tuple[CheckState, Event] | None] = {initial: None}

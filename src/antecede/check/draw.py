@@ -34,7 +34,7 @@ class _CounterExampleDrawing:
         self._sent: dict[int, list[DrawnPacket]] = {}
         """Packets in flight, by number."""
         self._held: dict[tuple[int, int, int], int] = {}
-        """A process, a message that it holds, the cause, and since when."""
+        """A process, a message that it holds, the cause, and the time since when."""
         for time, event in enumerate(found.events, 1):
             kind, process, detail, step = event
             if kind in (EventKind.RECEIVE, EventKind.REPEAT):
@@ -95,7 +95,7 @@ class _CounterExampleDrawing:
             self.schedule.holds.append(Hold(f"p{process}", self.group.name(message), why, start, time))
 
     def _leave_in_flight(self, end: int) -> None:
-        """What is held, and what has not arrived, to the end."""
+        """Draw held messages and packets in flight up to the end."""
         for key in list(self._held):
             self._end_hold(key, end)
         for packet, flights in self._sent.items():
@@ -105,7 +105,7 @@ class _CounterExampleDrawing:
 
 
 def _new_packets(found: CounterExample, time: int) -> Iterable[int]:
-    """The packets that an event at several processes sends, or that a crash lets arrive again."""
+    """The packets sent by an event at several processes, or redelivered after a crash."""
     if time == len(found.states):
         return ()
     before, after = found.states[time - 1 : time + 1]

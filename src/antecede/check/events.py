@@ -17,9 +17,9 @@ class EventKind(IntEnum):
     BROADCAST = 2
     WAKE = 3
     TICK = 4
-    """Time passes."""
+    """Time advances."""
     REPEAT = 5
-    """A packet is received, and will be once more."""
+    """A packet is received, and will be received once more."""
     LOSE = 6
     CRASH = 7
     OPEN = 8
@@ -27,5 +27,5 @@ class EventKind(IntEnum):
 
 
 Event = tuple[int, int, int, "ProcessStep | None"]
-"""Its kind, the process, what it is about, and what it does to the process. It is about a packet, about the
-group of a broadcast, or about the other end of a link."""
+"""Its kind, the process, what it concerns (a packet, the group of a broadcast, or the other end of a link),
+and its effect on the process."""

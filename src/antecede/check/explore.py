@@ -1,12 +1,12 @@
 """Every schedule of a small group, level by level: the states after one event, after two, and so on.
 
-Reductions leave out schedules that cannot give another verdict, where a protocol declares what they need.
-What it declares is tested at every step.
+Reductions leave out schedules that cannot change the verdict, if the protocol declares the properties that
+they need. Declared properties are tested at every step.
 
 *Order* (`reduction`): of schedules that differ only in the order of what happens at different processes, few
 are explored.
 
-*Copies*: a packet that changes nothing, now or later, is never received. It may stay in flight for ever.
+*Copies*: a packet that changes nothing, now or later, is not received; it may stay in flight for ever.
 
 *Deliveries*: where messages are delivered in the order of their receipt, a process that has nothing more to
 broadcast delivers at the end, when nothing else can happen.
@@ -34,7 +34,7 @@ _UNBOUNDED = (EventKind.RECEIVE, EventKind.DELIVER, EventKind.BROADCAST)
 
 
 class ExplorationProgress(msgspec.Struct):
-    """How far an exploration is."""
+    """The progress of an exploration."""
 
     states: int = 1
     transitions: int = 0
@@ -53,7 +53,7 @@ class Exploration:
         self.uses_symmetry = symmetry and group.kind.symmetric and group.has_equal_members
         is_static = not (group.is_timed or bounds.link_changes)
         self.uses_order = order and is_static and known.declares_forwards()
-        # A process that crashes depends on what it has received since it saved its state.
+        # A process that crashes depends on what it has received since it last saved its state.
         is_lasting = self.uses_order and not bounds.crashes
         self.uses_copies = is_lasting and group.kind.ignores_copies
         self.uses_deliveries = is_lasting and group.kind.delivers_as_received
@@ -74,7 +74,8 @@ class Exploration:
         return [name for name, is_used in used.items() if is_used]
 
     def run(self, max_states: int) -> Iterator[ExplorationProgress]:
-        """Yields after each level, until everything is explored, something is wrong, or it is too much."""
+        """Yields after each level, until everything is explored, a violation is found, or a limit is
+        reached."""
         progress = self.progress
         level = {hash(self.group.initial): self.group.initial}
         seen: npt.NDArray[np.int64] = np.array(list(level), dtype=np.int64)
@@ -120,8 +121,8 @@ class Exploration:
         return events
 
     def _events_in_order(self, state: CheckState) -> list[Event]:
-        """Those of the first set of processes that has one which takes nothing from others: timers that fire,
-        and faults, are bounded for the group as a whole."""
+        """The events of the first set of processes that has one which consumes no shared bound: timers and
+        faults are bounded for the group as a whole."""
         group = self.group
         last: list[Event] = []
         for processes in self._sets.candidates(state):

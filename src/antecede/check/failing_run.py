@@ -16,27 +16,28 @@ from antecede.protocols.catalog import find_protocol
 from antecede.sim.scenario import Scenario
 
 MAX_STATES = 20_000
-"""Of each number of messages and processes: below a second."""
+"""States explored for each number of messages and processes: below a second."""
 _SMALL = 3
-"""Members of groups of which every schedule is explored."""
+"""The most members of groups whose schedules are all explored."""
 _MAX_LAYOUTS = 30
 _MAX_EXPLORED = 200_000
-"""States of all small groups: a few seconds."""
+"""States explored in all small groups: a few seconds."""
 
 
 def smallest_failure(
     scenario: Scenario, max_states: int = MAX_STATES, claims: bool = False
 ) -> CounterExample | None:
-    """A small run that fails as a scenario does: its own run shrunk, or a small group explored, whichever is
-    smaller. None if neither fails, because it takes more members, or clocks that differ.
+    """A small run that fails like a scenario: its own run shrunk, or a small group explored, whichever is
+    smaller. None if neither fails, because the failure needs more members, or clocks that differ.
 
-    Judged is what `verify` judges, deliveries; and, if asked for, what messages name and why they are held.
+    Like `verify`, it judges deliveries; if requested, also the named dependencies and the reasons for holding
+    messages.
     """
     kind = find_protocol(scenario.protocol)
     if scenario.overlay is not None:
-        return None  # groups are explored on the overlay of the protocol's layout
+        return None  # Explored groups use the overlay of the protocol's layout.
     found = None
-    if not kind.links.bounded_delays:  # otherwise what happens depends on when
+    if not kind.links.bounded_delays:  # Otherwise the behaviour depends on time.
         found = _shrink_run(kind, scenario, max_states, claims)
         if found is not None and scenario.layout is None:
             return found
@@ -53,7 +54,7 @@ def _shrink_run(
     kind: type[Protocol], scenario: Scenario, max_states: int, claims: bool
 ) -> CounterExample | None:
     recording = Recording(list(scenario.groups) if scenario.groups else (None,))
-    with contextlib.suppress(Exception, SystemExit):  # what it raises is what is to be found
+    with contextlib.suppress(Exception, SystemExit):  # An exception is the failure to find.
         scenario.world(recording.wrap(scenario.members()), []).run()
     return shrink(kind, _bounds(scenario, claims=claims), recording.steps, max_states)
 

@@ -1,15 +1,15 @@
-"""The states of a whole group, what can happen in each, and what must never.
+"""The states of a whole group, the events possible in each, and the violations.
 
 A state is the processes, the packets in flight, and the oracle's part: for each message, which messages
-happened before it. So whether a delivery is in causal order can be told when it happens.
+happened before it. So a delivery can be judged at the moment it happens.
 
 - A message is delivered after every message that happened before it and goes to the same process.
 - Nothing is delivered twice, changed, or without having been sent, and no protocol raises an error.
 - A message that is held waits for one that happened before it and is not delivered.
 - When nothing more can happen, everything is delivered everywhere, and nothing is held.
 
-A process saves its state before it sends or delivers anything, or returns from a broadcast. If it crashes it
-is as it last saved itself, and what it has received since arrives again.
+A process saves its state before it sends or delivers anything, or returns from a broadcast. After a crash it
+has its last saved state, and everything received since then arrives again.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Rest(NamedTuple):
     """The part of a state that most explorations do not need."""
 
     groups: tuple[int, ...] = ()
-    """For each message the group that it was sent to, if there are several; -1 if it is not sent yet."""
+    """For each message the group it was sent to, if there are several; -1 if it is not sent yet."""
     links: frozenset[tuple[int, int]] = frozenset()
     """Links that were opened, for protocols whose links change."""
     unsaved: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """For each process, while it may crash: the state that it has saved, and what it has received since."""
+    """For each process that may still crash: its saved state, and what it has received since."""
     losses: int = 0
     duplicates: int = 0
     crashes: int = 0
     link_changes: int = 0
     wakes: int = 0
-    """How many have happened."""
+    """How many of each bounded event have happened."""
 
 
 class CheckState(NamedTuple):
@@ -61,18 +61,19 @@ class CheckState(NamedTuple):
 
 
 class CheckViolation(NamedTuple):
-    """What must never happen, and where it does."""
+    """A violation, and where it occurred."""
 
     process: int
     text: str
     message: int = -1
-    """The one that it is about, if it is about one."""
+    """The message concerned, if any."""
     claim: str = ""
-    """What the protocol says of itself and is not so, where that breaks no causal order."""
+    """A claim of the protocol about itself that is false, where that breaks no causal order."""
 
 
 class CheckedGroup:
-    """A group within bounds: its first state, what can happen in a state, and what that leads to."""
+    """A group within bounds: its initial state, the events possible in a state, and the states they lead
+    to."""
 
     def __init__(self, kind: type[Protocol], bounds: Bounds) -> None:
         self.kind, self.bounds, self.size = kind, bounds, bounds.peers
@@ -107,10 +108,10 @@ class CheckedGroup:
         unsaved = tuple((number, ()) for number in self.processes.initial) if self.bounds.crashes else ()
         return Rest((-1,) * count, unsaved=unsaved)
 
-    # What can happen
+    # The events that are possible.
 
     def events(self, state: CheckState, processes: Sequence[int] | None = None) -> list[Event]:
-        """What can happen in a state, or only what can happen at some processes."""
+        """The events possible in a state, or only those at some processes."""
         known, numbers = self.processes, state.processes
         chosen = self._everybody if processes is None else processes
         events: list[Event] = []
@@ -129,7 +130,7 @@ class CheckedGroup:
         return events
 
     def event(self, state: CheckState, kind: int, process: int, detail: int) -> Event | None:
-        """One event, if it can happen in a state: less work than finding all that can."""
+        """One event, if it is possible in a state: cheaper than finding all possible events."""
         known, rest = self.processes, state.rest or Rest()
         if kind in (_RECEIVE, EventKind.REPEAT):
             if detail not in state.in_flight or (self.is_fifo and detail not in self._arriving(state)):
@@ -150,7 +151,7 @@ class CheckedGroup:
         return kind == _DELIVER or self._may(state, kind)
 
     def _may(self, state: CheckState, kind: int) -> bool:
-        """Whether there may be one more broadcast, or timer that fires."""
+        """Whether one more broadcast, or timer that fires, is allowed."""
         if kind == _BROADCAST:
             return self.may_broadcast(state)
         return self.is_timed or state.rest is None or state.rest.wakes < self.bounds.wakes
@@ -192,7 +193,7 @@ class CheckedGroup:
         return faults
 
     def _may_tick(self, state: CheckState) -> bool:
-        """Time passes while something waits for it, and not past what must have happened by then."""
+        """Whether time may advance: something waits for it, and no event is due before."""
         known = self.processes
         own = [known.states[number] for number in state.processes]
         now = own[0].now - self.bounds.clock(0)
@@ -208,10 +209,10 @@ class CheckedGroup:
     def _is_local(self, packet: SentPacket) -> bool:
         return self._sites[packet.source] == self._sites[packet.to]
 
-    # What it leads to
+    # What an event leads to.
 
     def apply(self, state: CheckState, event: Event) -> CheckState | CheckViolation:
-        """The state after an event, or what is wrong with it."""
+        """The state after an event, or the violation."""
         kind, process, detail, step = event
         if step is None:
             return self._apply_to_all(state, event)
@@ -241,7 +242,7 @@ class CheckedGroup:
         return CheckState(processes, in_flight, pasts, rest)
 
     def _observed(self, state: CheckState, process: int) -> int:
-        """Everything that has happened before what a process does next, as bits."""
+        """Everything that has happened before the next event of a process, as bits."""
         observed = delivered = self.processes.states[state.processes[process]].delivered
         for message, past in enumerate(state.pasts):
             if delivered >> message & 1:
@@ -253,7 +254,7 @@ class CheckedGroup:
         return tuple(sorted(packets, key=self.processes.links.__getitem__ if self.is_fifo else None))
 
     def _follow(self, rest: Rest, event: Event, step: ProcessStep) -> Rest:
-        """What an event at a process changes besides."""
+        """Further changes caused by an event at a process."""
         kind, process, detail, _ = event
         if kind == _BROADCAST and rest.groups:
             rest = rest._replace(groups=_with(rest.groups, step.message, detail))
@@ -269,7 +270,7 @@ class CheckedGroup:
         return rest
 
     def _apply_to_all(self, state: CheckState, event: Event) -> CheckState | CheckViolation:
-        """What is not the step of one process."""
+        """An event that is not a step of a single process."""
         kind, process, detail, _ = event
         rest = state.rest or Rest()
         if kind == EventKind.TICK:
@@ -283,8 +284,8 @@ class CheckedGroup:
         return self._change_link(state, rest, event)
 
     def _tick(self, state: CheckState) -> CheckState:
-        """Time passes, and everyone saves its state before that. What a process received earlier and had not
-        saved would arrive again after its time, and no protocol that relies on bounded delays allows that."""
+        """Time advances, and every process saves its state before. Otherwise a packet received earlier would
+        arrive again after its time, which no protocol that relies on bounded delays allows."""
         steps = [self.processes.step(number, TICK) for number in state.processes]
         processes = tuple(step.after for step in steps if step is not None)
         rest = state.rest
@@ -304,7 +305,7 @@ class CheckedGroup:
         )
 
     def _change_link(self, state: CheckState, rest: Rest, event: Event) -> CheckState | CheckViolation:
-        """Both ends learn of it; what is in flight on a link that closes is lost."""
+        """Both ends are notified; packets in flight on a link that closes are lost."""
         kind, one, other, _ = event
         known, in_flight = self.processes, state.in_flight
         if kind == EventKind.CLOSE:
@@ -320,7 +321,7 @@ class CheckedGroup:
         rest = rest._replace(links=rest.links ^ {(one, other)}, link_changes=rest.link_changes + 1)
         return CheckState(processes, in_flight, state.pasts, rest)
 
-    # What must never happen
+    # Violations.
 
     def missing_causes(self, state: CheckState, process: int, step: ProcessStep) -> list[int]:
         """The messages for a process that happened before the one that it delivers, and that it lacks."""
@@ -373,13 +374,13 @@ class CheckedGroup:
         return None
 
     def judge_end(self, state: CheckState) -> CheckViolation | None:
-        """What is wrong with a state in which nothing more can happen."""
+        """The violation in a state in which nothing more can happen, if any."""
         if state.rest is not None and state.rest.losses:
             return None
         for process, number in enumerate(state.processes):
             own = self.processes.states[number]
             if own.timers and not self.is_timed:
-                return None  # more timers would have fired
+                return None  # More timers would have fired.
             for message, past in enumerate(state.pasts):
                 is_delivered = own.delivered >> message & 1
                 if past >= 0 and not is_delivered and self.goes_to(state, message, process):
@@ -390,7 +391,7 @@ class CheckedGroup:
         return None
 
     def goes_to(self, state: CheckState, message: int, process: int) -> bool:
-        """Whether a message that was sent is for a process."""
+        """Whether a message that was sent is addressed to a process."""
         groups = state.rest.groups if state.rest is not None else ()
         return process in self.members[groups[message] if groups else 0]
 

@@ -2,8 +2,8 @@
 
 Level n is a folder of Parquet: the states after n events that were not reached in fewer, each once. A task
 expands its share of a level and writes the states that follow, what it found of processes and packets, and
-its counts. Then Spark removes what is known by the hashes of the states. The folders are all there is: an
-exploration that was stopped continues with its last complete level, and a task that is lost is run again.
+its counts. Then Spark removes known states by their hashes. The folders are the only state: a stopped
+exploration resumes at its last complete level, and a lost task is run again.
 
     contents/level=n   what hashes of processes and packets stand for (`portable`)
     raw/level=n        what the tasks of level n wrote
@@ -67,7 +67,7 @@ class ExplorationPlan(msgspec.Struct, frozen=True):
 def explore_on_spark(
     plan: ExplorationPlan, folder: Path, max_states: int, master: str | None = None
 ) -> Iterator[ExplorationProgress]:
-    """Explore as `Exploration.run` does, with the same counts; yields after each level."""
+    """Explore like `Exploration.run`, with the same counts; yields after each level."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_plan(plan, folder)
     python_path = [Path.cwd()] if ":" in plan.protocol else []
@@ -111,7 +111,7 @@ class _Levels:
         self._spark, self._plan, self._folder = spark, plan, folder
 
     def initial(self) -> int:
-        """Write the first state, unless it is there; how many there are."""
+        """Write the initial state, unless it exists. Returns the number of states."""
         if not self._is_complete("states", 0):
             group = self._plan.create().group
             portable = PortableStates(group)
@@ -123,10 +123,10 @@ class _Levels:
         return 1
 
     def expand(self, level: int) -> None:
-        """Let tasks write what follows from a level."""
+        """Run the tasks that write the successors of a level."""
         if self._is_complete("raw", level):
             return
-        # Not those of later levels, which a run that was stopped has left: they are written again.
+        # Not those of later levels, left by a stopped run: they are written again.
         plan, contents = self._plan, [str(self._path("contents", each)) for each in range(level + 1)]
         states = self._read("states", level)
         found = states.mapInArrow(lambda batches: expand(plan, contents, batches), from_arrow_schema(_RAW))
@@ -148,7 +148,7 @@ class _Levels:
         return CheckViolation(found["process"], words, found["message"], found["claim"])
 
     def follow(self, level: int) -> int:
-        """Write the next level: what follows from this one and was not reached before; how many there are."""
+        """Write the next level: successors of this one that were not reached before. Returns their number."""
         if not self._is_complete("states", level + 1):
             found = self._read("raw", level).where(F.col("kind") == _STATE).select("hash", "data")
             known = self._spark.read.parquet(spark_path(self._folder / "states")).select("hash")
@@ -166,14 +166,14 @@ class _Levels:
 
     def _write(self, frame: DataFrame, kind: str, level: int) -> None:
         path = self._path(kind, level)
-        shutil.rmtree(path, ignore_errors=True)  # of a job that did not finish
+        shutil.rmtree(path, ignore_errors=True)  # Left by a job that did not finish.
         frame.write.parquet(spark_path(path))
 
 
 def expand(
     plan: ExplorationPlan, contents: list[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What follows from some states of a level; runs in a task."""
+    """The successors of some states of a level; runs in a task."""
     exploration = plan.create()
     group, portable = exploration.group, PortableStates(exploration.group)
     for folder in contents:

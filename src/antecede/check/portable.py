@@ -27,7 +27,7 @@ class Content(NamedTuple):
 
 
 class PortableStates:
-    """Translates the states of a group. `learn` what others have found before decoding their states."""
+    """Translates the states of a group. `learn` the contents found by others before decoding their states."""
 
     def __init__(self, group: CheckedGroup) -> None:
         self._group, self._known = group, group.processes
@@ -48,7 +48,7 @@ class PortableStates:
                 self._numbers[content.hash] = self._known.adopt_state(state)
 
     def news(self) -> Iterator[Content]:
-        """What was found here and nobody has told."""
+        """Contents found here that have not been reported yet."""
         self._update()
         for found, hashes, is_packet in (
             (self._known.states, self._hashes, False),
@@ -91,7 +91,7 @@ class PortableStates:
         return CheckState(tuple(self._numbers[each] for each in processes), in_flight, tuple(pasts), rest)
 
     def _update(self) -> None:
-        """Hash what was found since the last time."""
+        """Hash contents found since the last call."""
         for found, hashes, numbers in (
             (self._known.states, self._hashes, self._numbers),
             (self._known.packets, self._packet_hashes, self._packet_numbers),

@@ -1,10 +1,10 @@
 """What one process can do, computed once for each of its states.
 
-A process is a protocol object together with what its application has seen. Its next state follows from that
-and from one event alone, so each pair of state and event is computed once, however many schedules of the
-group contain it: a group visits millions of states, and its processes a few thousand. States of processes,
-and packets, have numbers. The state of a protocol object is its saved state with sorted keys, so equal
-objects have equal numbers. Every step begins with `restore` and ends with `save`.
+A process is a protocol object together with what its application has seen. Its next state is a function of
+its state and one event, so each pair of state and event is computed once, however many schedules contain it:
+a group visits millions of states, and its processes a few thousand. States of processes, and packets, have
+numbers. The state of a protocol object is its saved state with sorted keys, so equal objects have equal
+numbers. Every step begins with `restore` and ends with `save`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from antecede.check.events import EventKind
 from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Protocol
 
 DELIVER, WAKE, TICK = range(3)
-"""Codes of what can happen to a process. The others follow: a broadcast to each group, a link to each peer
-that opens or closes, and the receipt of each packet."""
+"""Codes of the events of a process. The others follow: a broadcast to each group, the opening or closing of a
+link to each peer, and the receipt of each packet."""
 
 
 NO_CAUSE = -2
@@ -37,7 +37,7 @@ class ProcessState(NamedTuple):
     now: int = 0
     """What its clock shows."""
     timers: tuple[int, ...] = ()
-    """When it asked to be woken, the earliest first."""
+    """The times at which it asked to be woken, earliest first."""
 
 
 class SentPacket(NamedTuple):
@@ -47,11 +47,11 @@ class SentPacket(NamedTuple):
     to: int
     data: bytes
     sent_at: int = 0
-    """If time counts."""
+    """The time at which it was sent, if time counts."""
 
 
 class ProcessStep(NamedTuple):
-    """What an event does to a process."""
+    """The effect of an event on a process."""
 
     after: int
     """The state that follows."""
@@ -60,7 +60,7 @@ class ProcessStep(NamedTuple):
     message: int = -1
     """The message that was broadcast or delivered."""
     fault: str = ""
-    """What no correct protocol does."""
+    """A violation by the process itself."""
     named: frozenset[int] | None = None
     """The dependencies that a delivered message names, if its protocol names exactly the immediate ones."""
 
@@ -87,7 +87,7 @@ class Processes:
         self.states: list[ProcessState] = []
         self.packets: list[SentPacket] = []
         self.destinations: list[int] = []
-        """Of each packet."""
+        """The destination of each packet."""
         self.links: list[int] = []
         """A number for each packet's link, in order of sources and destinations."""
         self.held: list[tuple[tuple[int, int], ...]] = []
@@ -100,18 +100,17 @@ class Processes:
         self._influences: dict[int, Influence] = {}
         self._ignored: dict[tuple[int, int], bool] = {}
         self._events_of: dict[int, list[int]] = {}
-        """For each state, the events that were computed."""
+        """For each state, the events computed so far."""
         self._ignored_in: dict[int, list[int]] = {}
-        """For each state, packets that change nothing there."""
+        """For each state, the packets that change nothing there."""
         self.relies_on_forwards = self.relies_on_copies = self.relies_on_receipts = False
-        """Which declarations of the protocol schedules are left out by; then each step is held against
-        them."""
+        """The protocol's declarations by which schedules are left out; each step is checked against them."""
         self.initial = tuple(
             self._number(ProcessState(b"", now=bounds.clock(each.me)), each) for each in bounds.members(kind)
         )
 
     def number_of(self, origin: int, seq: int) -> int:
-        """The number of a message; -1 if nobody can have sent it."""
+        """The number of a message; -1 if no process can have sent it."""
         is_known = 0 <= origin < self.size and 1 <= seq <= self.bounds.messages
         return origin * self.bounds.messages + seq - 1 if is_known else -1
 
@@ -120,7 +119,7 @@ class Processes:
         return MessageId(origin, before + 1)
 
     def step(self, state: int, event: int) -> ProcessStep | None:
-        """What an event does in a state; None if it cannot happen there."""
+        """The effect of an event in a state; None if it is not possible there."""
         key = state, event
         if key not in self._steps:
             step = self._steps[key] = self._compute(state, event)
@@ -142,7 +141,7 @@ class Processes:
             self._own_events[state] = found
         return found
 
-    # What a protocol declares, and what is left out because of it (`reduction`)
+    # What a protocol declares, and the reductions that rely on it (`reduction`).
 
     def influence(self, state: int) -> Influence:
         """What a process may still send."""
@@ -180,7 +179,7 @@ class Processes:
         return found
 
     def _judge_declarations(self, state: int, event: int, step: ProcessStep) -> str:
-        """What a step does though its protocol declares that it does not."""
+        """A declaration of the protocol that a step contradicts."""
         packet = event - self.receive_event
         if self.relies_on_forwards and (wrong := self._judge_forwards(state, event, step)):
             return wrong
@@ -210,7 +209,7 @@ class Processes:
         return ""
 
     def _commutes(self, state: int, step: ProcessStep, packet: int) -> bool:
-        """Whether the messages that are ready are delivered all the same before a receipt and after it."""
+        """Whether the ready messages are delivered in the same way before a receipt and after it."""
         here, there = state, step.after
         if self.held[here] or self.held[there]:
             return False
@@ -249,7 +248,7 @@ class Processes:
                     state, fault="it sends though nothing was broadcast, and declares `relays = False`"
                 )
             return step
-        except (Exception, SystemExit) as error:  # whatever a protocol raises here is its fault
+        except (Exception, SystemExit) as error:  # An exception is a fault of the protocol.
             return ProcessStep(state, fault=f"it raises {type(error).__name__}: {error}")
 
     def _broadcast(self, process: Protocol, before: ProcessState, group: int) -> ProcessStep | None:
@@ -291,7 +290,7 @@ class Processes:
         return self._follow(process, before._replace(now=now, timers=before.timers[1:]), effects)
 
     def _is_due(self, state: ProcessState) -> bool:
-        """Whether a timer may fire: at its time or, if delays have no bounds, whenever that is."""
+        """Whether a timer may fire: at its time or, if delays have no bounds, at any time."""
         return bool(state.timers) and (state.timers[0] <= state.now or not self.kind.links.bounded_delays)
 
     def _follow(
@@ -341,7 +340,7 @@ class Processes:
         return self._number_packet(packet)
 
     def _renumber(self, state: int, after: ProcessState) -> int:
-        """The number of a state in which the protocol is as before."""
+        """The number of the state in which only the part outside the protocol differs."""
         number = self._numbers.setdefault(after, len(self.states))
         if number == len(self.states):
             self.states.append(after)

@@ -1,7 +1,7 @@
-"""What happens to the members of a group, whoever drives them: a schedule that can be played again.
+"""Records what happens to the members of a group, whoever drives them: a schedule that can be replayed.
 
-A packet is identified by the step that sent it, not by what it carries. So a part of a schedule can be played
-too, in which packets carry something else.
+A packet is identified by the step that sent it, not by its content. So part of a schedule can be replayed
+too, with packets that carry something else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PacketKey(NamedTuple):
     source: int
     to: int
     number: int
-    """Among those that the step sent to the same process."""
+    """Its position among the packets that the step sent to the same process."""
 
 
 class RecordedStep(NamedTuple):
@@ -30,7 +30,7 @@ class RecordedStep(NamedTuple):
     kind: EventKind
     process: int
     number: int
-    """Which step of the whole run it is."""
+    """Which step of the whole run this is."""
     about: int = -1
     """The group of a broadcast, or the other end of a link."""
     packet: PacketKey | None = None
@@ -45,12 +45,12 @@ class Recording:
         self._sent: dict[tuple[int, int, int], list[PacketKey]] = {}
         """Keys of packets, by source, destination and identity of the object."""
         self._packets: list[Packet] = []
-        """Keeps the packets, so that none has the identity of another."""
+        """References to the packets, so that no new object gets the identity of one."""
         self._counts: Counter[tuple[int, int, int]] = Counter()
         self._link: tuple[int, int] | None = None
 
     def wrap(self, members: Sequence[Protocol]) -> list[Any]:
-        """The same members; what a driver asks of them is recorded."""
+        """Wrap the members, to record what a driver asks of them."""
         return [_RecordedMember(self, member) for member in members]
 
     def add(self, kind: EventKind, process: int, about: int = -1, packet: PacketKey | None = None) -> None:
@@ -60,7 +60,7 @@ class Recording:
         self.add(EventKind.BROADCAST, process, self._groups.index(group) if group in self._groups else 0)
 
     def receive(self, source: int, process: int, packet: Packet) -> None:
-        """One that arrives again is the last of those that were sent."""
+        """Record a receipt; a packet that arrives again is the last of those sent."""
         keys = self._sent.get((source, process, id(packet)), [])
         if keys:
             self.add(EventKind.RECEIVE, process, packet=keys.pop(0) if len(keys) > 1 else keys[0])
@@ -75,7 +75,7 @@ class Recording:
             self.add(kind, link[0], link[1])
 
     def send(self, source: int, effects: Effects) -> None:
-        """What the last step sends."""
+        """Record a packet sent by the last step."""
         step = len(self.steps) - 1
         for send in effects.sends:
             self._packets.append(send.packet)

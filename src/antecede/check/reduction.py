@@ -1,12 +1,13 @@
-"""Which processes are explored in a state, so that schedules that differ in nothing else are explored once.
+"""Which processes are explored in a state, so that schedules that differ only in the order of independent
+events are explored once.
 
-What happens at different processes in either order leads to the same state. So it suffices to explore what
-happens at some processes S, if no other process can send to one of S before one of S has done something: what
-the others do can then be done afterwards as well. In the terms of partial-order reduction, the events at S
-are a persistent set.
+Independent events at different processes lead to the same state in either order. So it suffices to explore
+the events at some processes S, if no other process can send to one of S before one of S has acted: the events
+of the others can be explored afterwards. In the terms of partial-order reduction, the events at S are a
+persistent set.
 
 A process can send because it broadcasts, or because of a message that it forwards (`may_forward`). On a FIFO
-link on which a packet is under way, another one changes nothing: it arrives only after the first.
+link on which a packet is in flight, another one changes nothing: it arrives only after the first.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class PersistentSets:
     def _close(
         self, process: int, influences: tuple[Influence, ...], busy: frozenset[int]
     ) -> tuple[int, ...]:
-        """A process, with all that can send to it, and to these, and so on."""
+        """A process, with all processes that can send to it, transitively."""
         group, bounds = self._group, self._group.bounds
         sent = sum(each.sent for each in influences)
         unfinished = {
@@ -55,7 +56,7 @@ class PersistentSets:
         }
         chosen = {process}
         if bounds.total is not None:
-            chosen |= unfinished  # who broadcasts takes that from the others
+            chosen |= unfinished  # A broadcast consumes the bound that all processes share.
         is_growing = True
         while is_growing:
             joining = {
@@ -75,9 +76,9 @@ class PersistentSets:
         influences: tuple[Influence, ...],
         busy: frozenset[int],
     ) -> bool:
-        """Whether a process can send to one of the chosen while these do nothing."""
+        """Whether a process can send to one of the chosen ones before these act."""
         group, bounds = self._group, self._group.bounds
-        # If peers broadcast for the first time in the order of ranks, those after it wait for it.
+        # If peers first broadcast in the order of their ranks, later peers wait for it.
         waiting = (each for each in chosen if self._in_rank_order and not influences[each].sent)
         if not influences[other].sent and any(each > other for each in waiting):
             return True

@@ -1,4 +1,4 @@
-"""A schedule as a file, and playing it again step by step: on the protocol as it is then."""
+"""Saves a schedule to a file, and replays it step by step on the current protocol."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from antecede.protocols.catalog import find_protocol
 
 
 class SavedStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One step: what happens, where, and which packet, group or peer it is about."""
+    """One step: the event, its process, and the packet, group or peer it concerns."""
 
     kind: str
     process: int = -1
     source: int = -1
-    """Of a packet."""
+    """The sender of the packet."""
     packet: str = ""
-    """Its bytes, in hexadecimal."""
+    """The bytes of the packet, in hexadecimal."""
     about: int = -1
     text: str = ""
-    """What it is, for people."""
+    """The packet in words."""
 
 
 class SavedSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,11 +41,11 @@ class SavedSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplayedStep(NamedTuple):
-    """A step that was played, and what it led to."""
+    """A step that was replayed, and its effects."""
 
     shown: ShownStep
     held: list[str]
-    """What processes hold afterwards, and for what."""
+    """The held messages of processes afterwards, and what they wait for."""
     violation: CheckViolation | None
 
 
@@ -77,7 +77,7 @@ def read_schedule(path: Path) -> SavedSchedule:
 
 
 def replay(saved: SavedSchedule) -> Iterator[ReplayedStep]:
-    """Play a schedule on the protocol as it is now; an `InputError` names a step that cannot happen."""
+    """Replay a schedule on the current protocol; an `InputError` names a step that is not possible."""
     group = CheckedGroup(find_protocol(saved.protocol), saved.bounds)
     state = group.initial
     for number, step in enumerate(saved.steps, 1):

@@ -20,7 +20,7 @@ from antecede.protocols.base import Protocol
 from antecede.protocols.catalog import as_file_name
 
 _MAX_SEARCHED = 300_000
-"""States that are searched for a violation of causal order once a claim is broken: about 10 seconds."""
+"""States searched for a violation of causal order once a declared claim is broken: about 10 seconds."""
 
 
 class CheckReport(msgspec.Struct):
@@ -42,7 +42,7 @@ class CheckReport(msgspec.Struct):
     violation: str = ""
     counter_example: ShownCounterExample | None = None
     files: list[str] = msgspec.field(default_factory=list)
-    """What was written."""
+    """The files that were written."""
 
     @property
     def passed(self) -> bool:
@@ -87,8 +87,8 @@ def check(
 
 def _find_worst(kind: type[Protocol], bounds: Bounds, max_states: int) -> tuple[CounterExample | None, int]:
     """The smallest counter-example in which a message is lost or delivered in the wrong order, if there is
-    one; otherwise the smallest in which the protocol only breaks a claim of its own, and how many states
-    were searched for the former."""
+    one; otherwise the smallest one in which the protocol only breaks a claim of its own, and the number of
+    states searched for the former."""
     found = find_smallest(kind, bounds, max_states)
     if found is None or not found.violation.claim:
         return found, 0
@@ -115,7 +115,8 @@ def _explore(
 
 
 def show(found: CounterExample, explored: int = 0) -> ShownCounterExample:
-    """A counter-example in words. If it only breaks a claim, `explored` states break nothing else."""
+    """A counter-example in words. If it only breaks a claim, no other violation was found in `explored`
+    states."""
     claim = []
     if found.violation.claim:
         claim.append(f"Every delivery is in causal order, but {found.violation.claim}.")
@@ -143,7 +144,7 @@ def describe(protocol: str, found: ShownCounterExample) -> list[str]:
 
 
 def write(found: CounterExample, protocol: str, out: Path) -> list[Path]:
-    """Write its schedule, to play it again, and its diagram; returns the files."""
+    """Write its schedule, for replay, and its diagram. Returns the files."""
     out.mkdir(parents=True, exist_ok=True)
     name = as_file_name(protocol)
     schedule, diagram = out / f"{name}.json", out / f"{name}.svg"

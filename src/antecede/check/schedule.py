@@ -29,14 +29,14 @@ _VERBS = {
 
 
 _RANKS = {"source", "target"}
-"""Fields of packets that are peers, of which 0 is one."""
+"""Fields of packets that are ranks of peers, where 0 is a valid peer."""
 
 
 class ShownStep(msgspec.Struct, frozen=True):
     """One step of a schedule."""
 
     process: str
-    """Empty if it concerns all."""
+    """Empty if the step concerns all processes."""
     text: str
 
 
@@ -46,10 +46,10 @@ class ShownCounterExample(msgspec.Struct, frozen=True):
     peers: int
     messages: int
     process: str
-    """Where it fails."""
+    """The process at which it fails."""
     violation: str
     why: list[str]
-    """What the message carried, and what it depends on."""
+    """The dependencies that the message carried, and its actual ones."""
     steps: list[ShownStep]
     is_listed: bool = False
     """Whether its steps are shown in a list, since there are too many processes for columns."""
@@ -61,7 +61,7 @@ def show_steps(found: CounterExample) -> list[ShownStep]:
 
 
 def show_event(group: CheckedGroup, event: Event) -> ShownStep:
-    """An event in words."""
+    """The event in words."""
     kind, process, detail, step = event
     words = _VERBS[EventKind(kind)]
     if kind in (EventKind.BROADCAST, EventKind.DELIVER):
@@ -76,7 +76,7 @@ def show_event(group: CheckedGroup, event: Event) -> ShownStep:
 
 
 def describe_packet(group: CheckedGroup, number: int) -> str:
-    """The messages of a packet, or its kind, and where it comes from unless that is their origin."""
+    """The messages of a packet, or its kind; and its sender, unless that is the origin."""
     sent = group.processes.packets[number]
     packet = group.kind.decode(sent.data)
     messages = [f"p{origin}:{seq}" for origin, seq in packet.message_ids()]
@@ -107,7 +107,7 @@ def listed(steps: Sequence[ShownStep]) -> list[str]:
 
 
 def carried(found: CounterExample) -> list[str]:
-    """What the message of a violation carried, and what it should have carried, in words."""
+    """The dependencies that the message of a violation carried and those it should have carried, in words."""
     group, state = found.group, found.states[-1]
     process, message = found.violation.process, found.violation.message
     if message < 0 or state.pasts[message] < 0:
@@ -135,8 +135,8 @@ def _packets_with(found: CounterExample, process: int, message: int) -> list[Any
 
 
 def describe_control(packet: Any) -> str:
-    """What a packet carries besides its messages: their ids and their bodies are left out and, of several
-    fields, those that are empty."""
+    """The control information of a packet, without ids and bodies of its messages and without empty
+    fields."""
     if isinstance(packet, ProgramPacket):
         return packet.document.decode(errors="replace")
     left_out = {"payload", "payloads", "origin", "seq"}

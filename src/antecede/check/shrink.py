@@ -1,9 +1,9 @@
-"""A run that fails, made smaller: fewer messages, then fewer processes, then fewer steps.
+"""Shrinks a failing run: fewer messages, then fewer processes, then fewer steps.
 
-A part of a schedule is played on the protocol's objects, leaving out what cannot happen then: a packet that
-nobody has sent does not arrive. It is kept if it fails in the same way. Messages are left out in halves, in
-quarters, and so on (delta debugging); then processes and steps one at a time. At the end every schedule of a
-group that is no larger is explored, as far as that takes little time, and the smallest is taken.
+A part of a schedule is replayed on the protocol's objects, leaving out impossible events: a packet that was
+not sent does not arrive. The part is kept if it fails in the same way. Messages are left out in halves, in
+quarters, and so on (delta debugging); then processes and steps one at a time. At the end every schedule of
+groups that are no larger is explored, as far as time allows, and the smallest failing run is taken.
 """
 
 from __future__ import annotations
@@ -39,17 +39,15 @@ class _Schedule(NamedTuple):
 def shrink(
     kind: type[Protocol], bounds: Bounds, steps: Sequence[RecordedStep], max_states: int
 ) -> CounterExample | None:
-    """The smallest run that fails as these steps do, as far as it is found; None if they do not fail.
-
-    The steps are those of a `Recording`, in a group that `bounds` describes.
-    """
+    """The smallest run found that fails like these steps; None if they do not fail. The steps are those of a
+    `Recording`, in a group that `bounds` describes."""
     if kind.links.bounded_delays:
-        return None  # what happens depends on when
+        return None  # Its behaviour depends on time.
     shrinking = _Shrinking(kind, _Schedule(bounds, tuple(steps)))
     if shrinking.found is None:
         return None
     size = None
-    while size != shrinking.found.size:  # with fewer steps, fewer messages may be enough
+    while size != shrinking.found.size:  # With fewer steps, fewer messages may suffice.
         size = shrinking.found.size
         shrinking.leave_out_messages()
         shrinking.leave_out_processes()
@@ -58,12 +56,12 @@ def shrink(
 
 
 def failure_of(violation: CheckViolation) -> str:
-    """How it fails, whatever the messages and the numbers."""
+    """The kind of failure, without messages and numbers."""
     return re.sub(r"MessageId\([^)]*\)|p?\d+(:\d+)?", "…", violation.text)
 
 
 def _explored(kind: type[Protocol], found: CounterExample, max_states: int) -> CounterExample:
-    """The smallest among all schedules that are no larger than one that was found."""
+    """The smallest failing run among all schedules that are no larger than the given one."""
     messages, bounds = found.messages, found.group.bounds
     if bounds.groups is None and bounds.layout is None:
         bounds = msgspec.structs.replace(bounds, total=None, messages=min(bounds.messages, messages))
@@ -98,7 +96,7 @@ class _Shrinking:
                     first += size
             if size == 1:
                 break
-        # One at a time until none can be left out: what was needed may no longer be.
+        # One at a time until none can be left out: a step that was needed may no longer be.
         while any(
             self._try_without(lambda step, out=each.number: step.number == out)  # type: ignore[misc]
             for each in self._broadcasts()
@@ -106,8 +104,8 @@ class _Shrinking:
             pass
 
     def _leave_out_concurrent(self) -> None:
-        """At once all that did not happen before the message that fails: most of it has nothing to do with
-        it."""
+        """Leave out at once everything that did not happen before the failing message: most of it is
+        irrelevant."""
         if self.found is None or (step := self.found.events[-1][3]) is None or step.message < 0:
             return
         state, group = self.found.states[-1], self.found.group
@@ -143,7 +141,7 @@ class _Shrinking:
         return self._try(_Schedule(bounds, tuple(step for step in steps if not is_left_out(step))))
 
     def _try(self, schedule: _Schedule) -> bool:
-        """Whether a schedule fails in the same way; then it takes the place of the present one."""
+        """Whether a schedule fails in the same way; if so, it replaces the present one."""
         self._trials += 1
         if self._trials > _MAX_TRIALS:
             return False
@@ -169,7 +167,7 @@ class _Shrinking:
 
 
 class _Playing:
-    """Plays the steps that can happen."""
+    """Replays the steps that are possible."""
 
     def __init__(self, kind: type[Protocol], schedule: _Schedule) -> None:
         self._steps = schedule.steps
@@ -236,7 +234,7 @@ class _Playing:
             counts[link] += 1
 
     def _as_step(self, event: Event) -> RecordedStep:
-        """The step of an event that the recording does not have."""
+        """A step for an event that the recording does not contain."""
         kind, process, detail, _ = event
         self._next += 1
         key = None
@@ -247,7 +245,7 @@ class _Playing:
 
 
 def _bounds_of(schedule: _Schedule) -> Bounds:
-    """Bounds within which nothing but these steps, their packets and their deliveries can happen."""
+    """Bounds that allow only these steps, their packets and their deliveries."""
     sent = Counter(step.process for step in schedule.steps if step.kind == EventKind.BROADCAST)
     arrivals = Counter(step.packet for step in schedule.steps if step.packet is not None)
     changes = sum(step.kind in (EventKind.OPEN, EventKind.CLOSE) for step in schedule.steps)
@@ -262,7 +260,7 @@ def _bounds_of(schedule: _Schedule) -> Bounds:
 
 
 def _without_process(schedule: _Schedule, process: int) -> Iterator[_Schedule]:
-    """The same in a group without a process: the others move up."""
+    """The same schedule in a group without one process: the ranks above it move down."""
     bounds, steps = schedule
     if bounds.peers < 2:
         return
@@ -297,8 +295,8 @@ def _without_process(schedule: _Schedule, process: int) -> Iterator[_Schedule]:
 
 
 def _smaller(layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Layouts that may be for one member less: as it is, or with one number of a list smaller, also one such
-    as in rt:3."""
+    """Layouts that may fit one member less: unchanged, or with one number smaller, including numbers in items
+    such as rt:3."""
     yield layout
     for field, values in layout.items():
         for place, value in enumerate(values) if isinstance(values, list) else ():

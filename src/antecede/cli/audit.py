@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from antecede.trace.bad_rows import BadRows
 
 _SHOWN = 5
-"""Processes and origins named in a line."""
+"""The number of processes and origins named in a line."""
 _VIOLATION_LABELS = {
     "causal_violations": "deliveries before a cause",
     "causal_late_deliveries": "  the cause was delivered later",
@@ -58,7 +58,7 @@ _FAULT_LABELS = {
     "ended": ("after_end", "processes that continued after they left", "events"),
     "snapshot": ("wrong_snapshots", "snapshots that do not match the admission", "messages"),
 }
-"""For each kind of fault the name of its count, a title, and what its consequences are."""
+"""For each kind of fault: the name of its count, a title, and its consequences."""
 _Page = Annotated[
     Path | None,
     typer.Option(
@@ -187,7 +187,7 @@ def _address(explorer: Path, page: Path) -> str:
 def _write_explorer(
     trace: Path, named: str, outcome: AuditResult, explorer: Path, progress: Callable[[str, int, int], None]
 ) -> None:
-    """The explorer of the run with the worst violation; of the only run, if there is one."""
+    """Write the explorer of the run with the worst violation, or of the only run."""
     from antecede.explore.page import write
 
     if outcome.runs > 1 and not outcome.findings:
@@ -217,7 +217,7 @@ def _print_json(trace: str, outcome: AuditResult, page: Path | None, bad: BadRow
 
 
 def _print_incomplete(trace: str, bad: BadRows) -> None:
-    """What of a trace was not audited."""
+    """Print which parts of a trace were not audited."""
     from antecede.trace.reader import missing_rows
 
     if rows := missing_rows(trace):
@@ -238,7 +238,7 @@ def _print_outcome(outcome: AuditResult) -> None:
     for finding in findings:
         run = f"{finding.run}: " if outcome.runs > 1 else ""
         show.line(f"• {run}{finding.text}")
-    # Where each delivery lacks one cause, the pairs say nothing that the deliveries do not.
+    # Where each delivery lacks one cause, the pairs add nothing to the deliveries.
     one_cause_each = verdict.causal_pairs_late == verdict.causal_violations and not verdict.causal_pairs_never
     rows = [
         [label, f"{getattr(verdict, name):,}"]

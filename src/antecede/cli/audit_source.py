@@ -1,4 +1,4 @@
-"""antecede audit on a source that has causes and no deliveries: the verdict on its dependency log."""
+"""antecede audit on a source that has causes but no deliveries: the verdict on its dependency log."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from antecede.trace.bad_rows import BadRows
 
 _LABELS = {
-    "missing_causes": "causes that are missing",
-    "missing_ids": "  different ids",
-    "duplicate_records": "records whose id is there already",
+    "missing_causes": "missing causes",
+    "missing_ids": "  distinct ids",
+    "duplicate_records": "records that repeat an id",
     "cycles": "cycles of causes",
     "records_on_cycles": "  records on them",
     "effects_before_causes": "effects before a cause in their process",
@@ -33,10 +33,10 @@ _LABELS = {
 }
 _LISTS = {
     "missing": "missing causes, those with most effects first",
-    "duplicates": "ids that are there more than once",
+    "duplicates": "ids that occur more than once",
     "cycle_list": "cycles",
     "before_causes": "effects before a cause in the order of their own process",
-    "skew": "clocks: nothing is corrected, and this alone is no violation",
+    "skew": "clock skew: no time is corrected, and skew alone is not a violation",
 }
 
 
@@ -76,8 +76,8 @@ def audit_source(
             f"if causes are elsewhere in them, save the preset (antecede sources {name} > "
             f"mine.toml), change its causes, and give --preset mine.toml{bad.first_example()}"
         )
-    # Of records with one id the first is judged.
-    bad.leave_out("records whose id is there already", verdict.duplicate_records)
+    # Of records with one id, only the first is judged.
+    bad.leave_out("records that repeat an id", verdict.duplicate_records)
     based_on = lineage(bad, 1, engine)
     if as_json:
         head = {
@@ -125,10 +125,10 @@ def _print(source: Source, verdict: DependencyVerdict, bad: BadRows, has_order: 
     if verdict.clean:
         apart = ", apart from the rows above" if bad.kinds else ""
         judged = (
-            "every cause is there, once, before its effects in their own process, and in no cycle"
+            "every cause is present, once, before its effects in their own process, and in no cycle"
             if has_order
-            else "every cause is there, once, and in no cycle; the order of the records was not judged: "
-            "nothing says which place each has in its process"
+            else "every cause is present, once, and in no cycle; the order of the records was not judged: "
+            "the source does not say where each belongs in its process"
         )
         show.line(show.styled("clean", "green"), f"{apart}: {judged}")
     rows = [

@@ -26,7 +26,7 @@ from antecede.terminal import printable
 _COLOURS = ("ansicyan", "ansigreen", "ansiyellow", "ansimagenta", "ansiblue", "ansired")
 _LEAVING_SECONDS = 1.0
 _WAITING_SECONDS = 2.0
-"""How long it may take to be in the group before that is said."""
+"""Seconds after which the user is told that the member is not in the group yet."""
 _HELP = "/who: connected members; /held: held messages; /cut 5: offline for 5 seconds; /quit: leave"
 
 
@@ -58,7 +58,8 @@ async def run(settings: Settings) -> None:
 
 
 async def _note_waiting(settings: Settings) -> None:
-    """A group begins when most founders are there, and a newcomer waits for a contact that answers."""
+    """Tell the user what is awaited: a group begins when most founders are present, and a newcomer waits for
+    a contact that answers."""
     await asyncio.sleep(_WAITING_SECONDS)
     others = settings.first_members() or settings.contacts() or settings.super_peer_list()
     names = [each.name for each in others if each.name != settings.me]
@@ -119,7 +120,8 @@ async def _handle(group: Group, line: str) -> bool:
 
 
 async def _wait_until_printed(group: Group, printed: list[Message]) -> None:
-    """Messages of this member that were just broadcast come back at once; wait for them, but not for long."""
+    """Messages that this member just broadcast are delivered to it at once; wait for them, but not for
+    long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LEAVING_SECONDS):
             while group.delivered()[group.me] > (printed[-1].seq if printed else 0):
@@ -127,7 +129,7 @@ async def _wait_until_printed(group: Group, printed: list[Message]) -> None:
 
 
 async def _print_messages(group: Group, printed: list[Message]) -> None:
-    """Print what is delivered; `printed` has the last message of this member itself."""
+    """Print what is delivered; `printed` is the last printed message of this member itself."""
     async for message in group:
         printed[:] = [message] if message.own else printed
         _print_message(message.origin, _text(message), " (redelivered)" if message.redelivered else "")
@@ -143,7 +145,7 @@ async def _print_notices(group: Group) -> None:
 
 
 async def _print_changes(group: Group) -> None:
-    """Who joins, leaves, is suspected, removed, returns."""
+    """Print changes: members that join, leave, are suspected, are removed or return."""
     async for change in group.changes():
         _print_note(describe_change(change, group.me))
 
@@ -175,7 +177,7 @@ def _text(message: Message) -> str:
 
 
 def _print_message(origin: str, text: str, mark: str) -> None:
-    # Not by the place among the members: its author may have left.
+    # Not by the rank among the members: its author may have left.
     colour = _COLOURS[zlib.crc32(origin.partition("~")[0].encode()) % len(_COLOURS)]
     _print_html(f"<b><{colour}>{_escape(origin)}</{colour}></b>  {_escape(text)}<gray>{mark}</gray>")
 

@@ -172,7 +172,7 @@ def check(
     if protocol is None:
         raise InputError("name a protocol, all, or a schedule with --replay")
     if not bounded.has_changes:
-        # A cluster's folder holds one exploration.
+        # A cluster's folder holds a single exploration.
         groups = bounded.bounds()[: None if master is None else 1]
         reports = _run(_explore(protocol, groups, max_states, reduce, out, master))
     elif master is not None:
@@ -305,7 +305,8 @@ def _replay(path: Path, as_json: bool) -> None:
 
 
 def _show_replay(steps: Iterator[ReplayedStep | ReplayedChange], as_json: bool) -> None:
-    """Each step as it is played, so that one that cannot happen any more is seen after those before it."""
+    """Print each step as it is replayed, so that a step that is no longer possible is seen after those before
+    it."""
     played: list[ReplayedStep | ReplayedChange] = []
     for number, step in enumerate(steps, 1):
         played.append(step)

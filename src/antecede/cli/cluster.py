@@ -236,7 +236,7 @@ def cluster(
 
 
 def _leave(work: Path, seed: int) -> Path:
-    """Move what a run that failed has written to where it stays."""
+    """Move the output of a failed run to a permanent folder."""
     left = Path(tempfile.mkdtemp(prefix=f"antecede-cluster-{seed}-"))
     for each in work.iterdir():
         if each.is_dir():
@@ -245,7 +245,7 @@ def _leave(work: Path, seed: int) -> Path:
 
 
 def _console(is_wanted: bool, folder: Path, stores: str) -> AbstractContextManager[None]:
-    """A page that shows all members of a trial; those that have gone are not mentioned."""
+    """A page that shows all members of a trial; members that have left are not mentioned."""
     if not is_wanted:
         return nullcontext()
     return serving(lambda: stores_below(folder, stores), hides_silent=True)

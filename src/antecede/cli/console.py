@@ -69,7 +69,7 @@ def serving(
     hides_silent: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Iterator[None]:
-    """Serve the console, and print where it is."""
+    """Serve the console, and print its address."""
     from antecede.console.server import console as serve
 
     with serve(find_sources, port, hides_silent, clock) as address:
@@ -78,7 +78,7 @@ def serving(
 
 
 def wait_for_interrupt() -> NoReturn:
-    """Wait for Ctrl-C, and look for it: a signal that another thread gets does not wake this one."""
+    """Wait for Ctrl-C by polling: a signal delivered to another thread does not wake this one."""
     never = threading.Event()
     while True:
         never.wait(1.0)

@@ -18,7 +18,7 @@ _MAX_DAYS = 825
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions:
-    """Whom keys are made for."""
+    """The members for which keys are made."""
 
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the keys of all members.")]
     servers: Annotated[
@@ -45,7 +45,7 @@ class KeyOptions:
 
     @property
     def certified(self) -> list[str]:
-        """Members that get a certificate."""
+        """The members that get a certificate."""
         return [*(self.servers or []), *(self.super_ or [])]
 
     def check(self) -> None:
@@ -84,7 +84,7 @@ class KeyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyChanges:
-    """What is done instead of adding members."""
+    """What to do instead of adding members."""
 
     secret: Annotated[
         bool, typer.Option("--secret", help="Write one shared secret to the file FOLDER instead.")

@@ -125,12 +125,13 @@ _USAGE_ERROR: type[typer.BadParameter] = next(
 
 
 _EXTRAS = {"numba": "sim", "numpy": "sim", "pandas": "spark", "pyarrow": "sim", "pyspark": "spark"}
-"""Packages that many modules import, and the extra that brings each."""
+"""Packages that many modules import, and the extra that installs each."""
 
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Keep every Python that this one starts, Spark's workers too, from importing from the current folder."""
+    """Keep all Python processes started from here, including Spark's workers, from importing from the current
+    folder."""
     name = "PYTHONSAFEPATH"
     before = os.environ.get(name)
     os.environ[name] = "1"

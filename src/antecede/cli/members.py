@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MembersAction(StrEnum):
-    """What is done."""
+    """The operation on the members."""
 
     LIST = "list"
     ADD = "add"
@@ -66,7 +66,7 @@ def members(
     request = (
         ControlRequest("remove", name or "") if action is MembersAction.REMOVE else ControlRequest("list")
     )
-    # A member that runs an earlier release does not say its protocol.
+    # A member of an earlier release does not report its protocol.
     reply = {"protocol": settings.protocol} | asyncio.run(ask(settings.store, request))
     if not reply["members"] and not as_json:
         raise InputError(
@@ -125,7 +125,7 @@ def _ago(since: float | None) -> str:
 
 
 def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
-    """A TOML file for a newcomer. What admits it is a certificate or the secret, not this."""
+    """A TOML file for a newcomer. Admission depends on its certificate or the secret, not on this file."""
     from antecede.live.settings import Settings, validate_name
 
     validate_name(name)
@@ -135,7 +135,7 @@ def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
         raise InputError(f"{name} is a member already")
     contacts = [f"{each['name']}@{each['at']}" for each in reply["members"] if each["at"]]
     if not contacts:
-        raise InputError("no member listens, so nobody could be asked for admission")
+        raise InputError("no member listens, so none could be asked for admission")
     values: dict[str, Any] = {"group": settings.group, "me": name, "contact": contacts}
     if reply["protocol"] != Settings(group="", me="").protocol:
         values["protocol"] = reply["protocol"]

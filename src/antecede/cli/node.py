@@ -101,7 +101,7 @@ async def _run(settings: Settings, broadcast_input: bool, as_json: bool, console
 
 
 async def _join(settings: Settings, stopped: asyncio.Event) -> Group | None:
-    """Join the group, which may take until others are there; None if this is stopped before."""
+    """Join the group, which may take until other members are present; None if stopped before."""
     from antecede.live.joining import Joining
 
     async def join() -> Group:
@@ -178,4 +178,4 @@ async def _broadcast_lines(group: Group) -> None:
 
     async for line in read_lines():
         await group.broadcast(line)
-    await asyncio.Event().wait()  # the member stays after the end of the input
+    await asyncio.Event().wait()  # The member stays after the end of the input.

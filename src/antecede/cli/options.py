@@ -66,7 +66,7 @@ RunName = Annotated[str | None, typer.Option(help="The run, if the trace holds s
 
 
 def folder(text: str | Path) -> Path:
-    """Parse a place for results: a path, not a URL."""
+    """Parse an output location: a path, not a URL."""
     if "://" in str(text):
         raise typer.BadParameter(f"{text} is a URL; results go to a local or mounted folder")
     return Path(text)
@@ -78,7 +78,7 @@ ResultFolder = Annotated[
 
 
 IN_SECONDS = {"seconds", "warmup"}
-"""Options that are durations, and in seconds if they are given without a unit."""
+"""Options that are durations; a number without a unit counts seconds."""
 
 
 def parse_seconds(value: object) -> float:
@@ -98,7 +98,7 @@ def parse_seconds(value: object) -> float:
 
 
 def _parse_seconds_as_text(value: object) -> str:
-    """The same for an option whose command parses the duration."""
+    """The same, for an option whose command parses the duration."""
     return f"{parse_seconds(value):f}s"
 
 

@@ -305,7 +305,7 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
 
 
 def _suggest_split(missing: MissingIds, options: CausalOrderOptions, preset: str | None) -> None:
-    """Missing ids that look like several ones in a text may be that."""
+    """Missing ids that look like several ids in one text may be just that: suggest a separator."""
     for separator in (" ", ",", ";", "|"):
         if any(separator in cause.id.strip() for cause in missing.first):
             found = f"missing ids have {separator!r} in them; if each is several ids,"
@@ -317,7 +317,7 @@ def _suggest_split(missing: MissingIds, options: CausalOrderOptions, preset: str
 
 
 def _single_causes(preset: str) -> list[str]:
-    """The templates of a preset that take what they find for one cause, written for several."""
+    """The single-cause templates of a preset, rewritten to match several causes."""
     from antecede.sources import find_preset
 
     causes = find_preset(preset).causes

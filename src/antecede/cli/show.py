@@ -1,7 +1,7 @@
 """Output of commands: lines, tables and progress for people, JSON for programs.
 
-Names, ids and reasons come from files that others wrote. So text is printed as it is, without Rich's markup,
-and its control characters as escapes; what is to have a style is passed with its style.
+Names, ids and reasons come from files that others wrote. So text is printed verbatim, without Rich's markup
+and with control characters as escapes; styled text is passed with its style.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from antecede.trace.lineage import Lineage
 
 _shown_as: dict[str, str] = {}
-"""What the user calls something of which there is a temporary copy, by the path of the copy."""
+"""The user's name for an original with a temporary copy, by the path of the copy."""
 
-# Without a terminal Rich assumes 80 columns; files and pipes can take whole tables.
+# Without a terminal Rich assumes 80 columns; files and pipes can hold wider tables.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
 
@@ -46,12 +46,12 @@ def json(value: Any) -> None:
 
 
 def show_as(copy: str, name: str) -> None:
-    """Print the path of a temporary copy as what the user calls it."""
+    """Print the path of a temporary copy under the user's name for the original."""
     _shown_as[copy] = name
 
 
 def as_named(text: str) -> str:
-    """Text with the paths of temporary copies as what the user calls them."""
+    """Text with paths of temporary copies replaced by the user's names for the originals."""
     for copy, name in _shown_as.items():
         text = text.replace(copy, name)
     return text
@@ -72,12 +72,12 @@ Renamed = TypeVar("Renamed")
 
 
 def renamed(value: Renamed) -> Renamed:
-    """A struct with the paths of temporary copies in it as what the user calls them."""
+    """A struct with paths of temporary copies replaced by the user's names for the originals."""
     return msgspec.json.decode(_renamed_json(value), type=type(value))
 
 
 def line(*parts: str | Text) -> None:
-    """Print a line, which the terminal wraps: text as it is, or `styled`."""
+    """Print a line, which the terminal wraps: verbatim text, or `styled`."""
     out.print(Text.assemble(*map(literal, parts)), soft_wrap=True)
 
 
@@ -87,7 +87,7 @@ def note(text: str) -> None:
 
 
 def styled(text: str, style: str) -> Text:
-    """Text that is printed as it is, in a style of Rich's."""
+    """Text printed verbatim in one of Rich's styles."""
     return Text(printable(text), style)
 
 
@@ -129,16 +129,16 @@ def bad_rows(kinds: Sequence[BadRowKind]) -> None:
 
 
 def notes(texts: Sequence[str]) -> None:
-    """Print how the rows of a file were read, where a user may expect otherwise."""
+    """Print how the rows of a file were read, where that may surprise a user."""
     for text in texts:
         line(styled("note", "yellow"), f": {text}")
 
 
 def lineage(found: Lineage) -> None:
-    """Print in a line what an answer is based on; --json has all of it.
+    """Print the sources of an answer in one line; --json has all of them.
 
-    Before it, how the rows were read, and what was left out although nothing is wrong with it: bad rows have
-    been printed already.
+    Before it, print how the rows were read, and which valid rows were left out; bad rows have been printed
+    already.
     """
     from antecede.trace.lineage import in_brief
 

@@ -158,7 +158,7 @@ class ScenarioOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """Whether a person watches the run."""
+    """Whether a user watches the run."""
 
     console: Annotated[
         bool,
@@ -177,7 +177,7 @@ class PlayOptions:
     ] = None
 
     def speed(self) -> float | None:
-        """How fast it is played; None if it is not."""
+        """The playback speed; None if the run is not played."""
         if self.console_speed is not None and not self.console:
             raise typer.BadParameter("--console-speed is for --console")
         return (self.console_speed or 1.0) if self.console else None
@@ -245,7 +245,7 @@ def _play(
     part_rows: int,
     as_json: bool,
 ) -> None:
-    """Run a scenario in the console, and show how it has ended until Ctrl-C."""
+    """Run a scenario in the console, and show its final state until Ctrl-C."""
     from antecede.cli.console import serving, wait_for_interrupt
     from antecede.console.playback import Playback
     from antecede.sim import engines
@@ -286,7 +286,7 @@ def _print(scenario: Scenario, result: Result, cpu_seconds: float, trace: Path |
 
 
 def _churn(texts: list[str] | None) -> object:
-    """Changes of the group, or a number for changes of links."""
+    """Membership changes, or the rate at which links change."""
     if texts is not None and len(texts) == 1:
         try:
             return float(texts[0])
@@ -333,7 +333,7 @@ _MEASURED = {
     "mean_link_queue": "mean queue of a link, in fragments",
     "queued_mean_ns": "mean wait in a node's queue, in ns",
 }
-"""Measurements of networks in words; those of probes have their names in docs/results.md."""
+"""Labels of network measurements; those of probes have the names in docs/results.md."""
 
 
 def _setting(scenario: Scenario) -> list[list[str]]:

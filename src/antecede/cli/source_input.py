@@ -50,10 +50,10 @@ class InputOptions:
 
 
 def local_input(path: str, max_bytes: int | None = None, spark: bool = True) -> str:
-    """What a user names, as a path on this machine where it is not a URL for Spark.
+    """The user's input as a path on this machine, unless it is a URL for Spark.
 
-    What is at http or https is downloaded for the time of the command. A URL is shown without its secrets.
-    Without `spark`, the command reads only what is on this machine.
+    Files at http or https URLs are downloaded for the duration of the command. A URL is shown without its
+    secrets. Without `spark`, the command reads only local files.
     """
     from antecede.sources.download import SCHEMES, download, without_secrets
 
@@ -79,7 +79,7 @@ def local_input(path: str, max_bytes: int | None = None, spark: bool = True) -> 
 
 
 def _refuse_unreadable(path: Path) -> None:
-    """Refuse what this user may not read, before anything is looked for in it."""
+    """Refuse files that this user may not read, before searching them."""
     try:
         needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
         readable = not path.exists() or os.access(path, needed)
@@ -98,9 +98,9 @@ def _path_of(url: str) -> str:
 
 
 def local_copy(path: str, separators: bool = True, max_bytes: int | None = None) -> str:
-    """The path itself, or that of a temporary copy, if it is compressed or a table of Delta or Iceberg.
+    """The path itself, or that of a temporary copy if the input is compressed or a Delta or Iceberg table.
 
-    The copy is removed when the command ends. It is shown to the user under its own name.
+    The copy is removed when the command ends. It is shown under the user's name for the original.
     """
     from antecede.sources.unpack import TABLE_COPY, copy_for_readers, needs_copy
     from antecede.trace.table_folders import table_folder
@@ -113,7 +113,7 @@ def local_copy(path: str, separators: bool = True, max_bytes: int | None = None)
     get_current_context().call_on_close(folder.remove)
     copy = copy_for_readers(local, folder.path, separators, max_bytes)
     if table_folder(local):
-        # The one file of its copy is the whole table.
+        # The single file of its copy is the whole table.
         show.show_as(str(copy / TABLE_COPY), show.as_named(path))
     show.show_as(str(copy), show.as_named(path))
     return str(copy)
@@ -154,7 +154,7 @@ def source_at(
 
 
 def preset_named(name: str) -> Preset:
-    """A preset of sources by its name or its file; the error for another name has all names there are."""
+    """The preset with this name or in this file; the error for an unknown name lists all names."""
     from antecede.sources import PRESETS, find_preset
     from antecede.transactions.formats import PRESETS as HISTORIES
 
@@ -175,7 +175,7 @@ def preset_named(name: str) -> Preset:
 
 
 def _refuse_other_formats(path: str) -> None:
-    """Refuse an empty file, and a history of transactions, in words that say so."""
+    """Refuse an empty file, and a history of transactions, each with an explanation."""
     from antecede.trace.foreign.open_files import read_head
     from antecede.transactions.formats import recognise_path
 
@@ -228,7 +228,7 @@ def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadR
 
 
 def _by_content(path: str, request: OrderRequest, max_bytes: int | None) -> str:
-    """The path of a table of events that is read as what it holds; a folder is one by the names in it."""
+    """The path of a table of events, registered by its content; a folder is one by the names of its files."""
     from antecede.sources.by_content import as_json_lines, name_by_content
 
     file = Path(path)
@@ -246,7 +246,8 @@ def _by_content(path: str, request: OrderRequest, max_bytes: int | None) -> str:
 
 
 def _read_as_asked(source: Source, request: OrderRequest) -> Source:
-    """The source in the encoding and with the separator that the user has named; its copy needs neither."""
+    """The source in the encoding and with the separator that the user has named; its copy needs neither
+    option."""
     from antecede.sources.read import read_as
 
     encoding, separator = request.encoding or "", request.separator.replace(",", "")

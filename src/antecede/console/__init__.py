@@ -1,1 +1,1 @@
-"""The console: a page on which a live group is watched. It asks members, and puts what they say together."""
+"""The console: a page for watching a live group. It asks the members and merges their answers."""

@@ -1,4 +1,4 @@
-"""The causal past and future of a message, among those that members have noted."""
+"""The causal past and future of a message, among the messages that members have recorded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MAX_DRAWN = 48
 
 
 class NotedMessages:
-    """What several members have noted, put together."""
+    """The messages that several members have recorded, merged."""
 
     def __init__(self, noted: Iterable[MemberMessages]) -> None:
         self.causes: dict[str, list[str]] = {}
-        """Immediate dependencies; a message is after everything that it names."""
+        """Immediate dependencies; a message follows everything that it names."""
         self.delivered: dict[str, dict[str, float]] = {}
-        """By message and member, when that one delivered it."""
+        """The time of delivery, by message and member."""
         for member in noted:
             for each in member.messages:
                 self.causes.setdefault(each.id, each.causes)
@@ -30,12 +30,12 @@ class NotedMessages:
                 self._effects.setdefault(cause, []).append(message)
 
     def first(self, message: str) -> float:
-        """When it was first delivered anywhere."""
+        """The time at which the message was first delivered anywhere."""
         return min(self.delivered.get(message, {}).values(), default=0.0)
 
     def past(self, message: str) -> list[str]:
-        """Everything before it, the nearest first. What nobody has noted is in it, and what is before that is
-        not."""
+        """All causes of the message, nearest first. A message that no member has recorded is included, its
+        own causes are not."""
         return _closure(message, self.causes)
 
     def future(self, message: str) -> list[str]:
@@ -43,7 +43,7 @@ class NotedMessages:
         return _closure(message, self._effects)
 
     def in_order(self, messages: Iterable[str]) -> list[str]:
-        """Causes first, and else in the order of time."""
+        """Causes first, otherwise by time."""
         wanted = sorted(set(messages), key=lambda each: (self.first(each), each))
         chosen, placed, found = set(wanted), set[str](), list[str]()
         for root in wanted:
@@ -74,7 +74,7 @@ def _closure(message: str, edges: Mapping[str, list[str]]) -> list[str]:
 
 
 def drawn(noted: NotedMessages, messages: Iterable[str]) -> list[dict[str, Any]]:
-    """Messages as the page draws them."""
+    """Messages in the form that the page draws."""
     return [
         {"id": message, "origin": message.rpartition(":")[0], "causes": noted.causes.get(message, [])}
         for message in noted.in_order(messages)
@@ -82,7 +82,7 @@ def drawn(noted: NotedMessages, messages: Iterable[str]) -> list[dict[str, Any]]
 
 
 def around(noted: NotedMessages, message: str) -> dict[str, Any]:
-    """A message with what is before and after it, as the page shows it."""
+    """A message with its causal past and future, in the form that the page shows."""
     past, future = noted.past(message), noted.future(message)
     unknown = [each for each in [message, *past] if each not in noted.causes]
     near = [message, *past[: _MAX_DRAWN // 2], *future[: _MAX_DRAWN // 2]]

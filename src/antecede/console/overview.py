@@ -1,5 +1,5 @@
-"""What members say, put together for the page: who is there, what is missing and who has it, how far everyone
-is, and what has changed when. The page itself computes nothing."""
+"""Merges what members report into one picture for the page: who is present, what is missing and who has it,
+how far each member has delivered, and which changes happened when. The page itself computes nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from antecede.live.view import ViewMember
 Document = dict[str, Any]
 _MAX_MISSING, _MAX_BLOCKED, _MAX_CHANGES, _MAX_DRAWN, _MAX_PROBLEMS = 100, 100, 200, 40, 100
 _SAME_CHANGE = 30.0
-"""Seconds within which members see what is one change."""
+"""Changes that members see within this many seconds of each other are one change."""
 
 
 def overview(states: Sequence[MemberReport], now: float) -> Document:
-    """Of one group, seen by those of its members that answer."""
+    """The state of one group, as seen by the members that answer."""
     seen = _members(states)
     return {
         "time": now,
@@ -41,7 +41,7 @@ def overview(states: Sequence[MemberReport], now: float) -> Document:
 
 
 def _members(states: Sequence[MemberReport]) -> dict[str, list[tuple[str, ViewMember]]]:
-    """By label, in whose views it is and how."""
+    """The members by label: in whose views each one is, and in which state."""
     found: dict[str, list[tuple[str, ViewMember]]] = {}
     for state in states:
         for member in state.members:
@@ -87,7 +87,7 @@ def _member(label: str, views: list[tuple[str, ViewMember]], states: Sequence[Me
 
 
 def member_detail(state: MemberReport) -> Document:
-    """One member as it sees the group, for whoever looks at it."""
+    """The group as one member sees it."""
     by_label = {each.label: each for each in state.members}
     links = []
     for label in state.partners:
@@ -120,12 +120,12 @@ def _happened(each: Happened) -> Document:
     return {"kind": each.kind, "about": each.about, "text": each.text, "time": each.time}
 
 
-# What is missing
+# What is missing.
 
 
 def missing(states: Sequence[MemberReport]) -> list[Document]:
-    """The messages that keep others from being delivered, the one that has done so for longest first. What
-    waits for a message that is held itself waits for what that one waits for."""
+    """The messages that block deliveries, the longest-blocking first. A message that waits for a held message
+    counts as waiting for whatever that one waits for."""
     found: dict[str, dict[str, list[Document]]] = {}
     counts: dict[str, dict[str, int]] = {}
     for state in states:
@@ -188,7 +188,8 @@ def _missing(
 
 
 def _is_received(message: str, state: MemberReport) -> bool:
-    """Whether it is here already, and waits for the application to take what is before it."""
+    """Whether the message has arrived here, and waits until the application has delivered what precedes
+    it."""
     origin, _, seq = message.rpartition(":")
     number = int(seq) if seq.isdecimal() else 0
     return number > 0 and any(each.origin == origin and each.received >= number for each in state.progress)
@@ -200,7 +201,7 @@ def _link(state: MemberReport, to: str) -> Document:
 
 
 def _who_has(message: str, states: Sequence[MemberReport]) -> tuple[list[str], list[str]]:
-    """Of those that answer: who has delivered a message, and who has not got it."""
+    """Among the members that answer: which have delivered a message, and which have not received it."""
     origin, _, seq = message.rpartition(":")
     has, lacks = [], []
     for state in states:
@@ -217,7 +218,8 @@ def _who_has(message: str, states: Sequence[MemberReport]) -> tuple[list[str], l
 
 
 def _origins(states: Sequence[MemberReport]) -> list[Document]:
-    """By origin: its last message that anybody has, how far everyone is, and up to where it is stable."""
+    """By origin: its last message that any member has, how far each member has delivered, and up to where it
+    is stable."""
     rows: dict[str, dict[str, int]] = {}
     stable: dict[str, int] = {}
     latest: dict[str, int] = {}
@@ -243,11 +245,11 @@ def _origins(states: Sequence[MemberReport]) -> list[Document]:
     return documents
 
 
-# What has happened
+# What has happened.
 
 
 def changes(states: Sequence[MemberReport]) -> list[Document]:
-    """Changes as members saw them, each once, the earliest first. Views are not agreed on: each member sees a
+    """Changes as members saw them, each once, earliest first. Views are not agreed on: each member sees a
     change when it delivers the message that made it."""
     every = sorted(
         ((each, state.me) for state in states for each in state.changes), key=lambda seen: seen[0].time
@@ -282,7 +284,7 @@ def _problems(states: Sequence[MemberReport]) -> list[Document]:
 
 
 def _messages(states: Sequence[MemberReport]) -> list[Document]:
-    """The last messages that members have noted."""
+    """The last messages that members have recorded."""
     noted = NotedMessages(MemberMessages(state.me, state.messages) for state in states)
     latest = sorted(noted.causes, key=noted.first)[-_MAX_DRAWN:]
     return drawn(noted, latest)

@@ -1,8 +1,8 @@
 """Plays a simulated run in the console, at the pace of the run's own clock, so that a person can watch it.
 
-The run is the same as without: the world is moved on event by event, each when its time has come, and what
-the page shows is read between two events. It begins when somebody looks for the first time. Times on the page
-are those of the run, whatever the speed, counted from the time of day at which the command was started.
+The console does not change the run: the world advances event by event, each at its time, and the page reads
+state between two events. The run begins when the page is first opened. Times on the page are simulated times,
+whatever the speed, counted from the time of day at which the command was started.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from antecede.sim.world import World
 from antecede.units import SECOND
 
 _TURN = 0.02
-"""Seconds after which those who look get their turn, where events are due without a pause."""
+"""Seconds after which viewers get their turn if events are due without a pause."""
 _BREAK = 0.001
 
 
 class Playback:
-    """One run. `notes` is to observe it, `prepare` is told its world, and `play` moves that on to the end.
-
-    The other methods are for the thread of those who look.
-    """
+    """One run. `notes` observes it, `prepare` receives its world, and `play` advances that to the end. The
+    other methods are for the threads that serve viewers."""
 
     def __init__(self, scenario: Scenario, speed: float) -> None:
         if scenario.is_changing and any(isinstance(each, Attach) for each in scenario.changes()):
@@ -41,7 +39,7 @@ class Playback:
         self._scenario, self._speed = scenario, speed
         self._epoch = time.time()
         self._lock = threading.Lock()
-        """Held while events happen, and while members are looked at."""
+        """Held while events happen, and while the state of members is read."""
         self._has_begun = threading.Event()
         self._began = 0.0
         self._world: World | None = None
@@ -66,14 +64,14 @@ class Playback:
                     world.step()
                     due = world.next_time
 
-    # For those who look
+    # For the threads that serve viewers.
 
     def clock(self) -> float:
-        """When members were looked at last."""
+        """When the state of members was last read."""
         return self._looked_at
 
     def sources(self) -> list[MemberSource]:
-        """The members that are there. Each is looked at now, so that a picture is of one moment."""
+        """The members that are present. The state of each is read now, so that a picture shows one moment."""
         self._has_begun.set()
         if self._group is None:
             return []
@@ -102,11 +100,11 @@ class Playback:
     # Time
 
     def _elapsed(self) -> float:
-        """How far the run should be, in nanoseconds."""
+        """How far the run should have advanced, in nanoseconds."""
         return (time.monotonic() - self._began) * self._speed * SECOND if self._began else 0.0
 
     def _now(self) -> float:
-        """How far it is: between the last event and the next."""
+        """How far the run has advanced: a time between the last event and the next."""
         assert self._world is not None  # noqa: S101
         due = self._world.next_time
         return self._world.now if due is None else max(self._world.now, min(self._elapsed(), due))
@@ -116,7 +114,7 @@ class Playback:
 
 
 class _SimulatedSource:
-    """A member of a run that is played."""
+    """A member of a run that is being played."""
 
     def __init__(self, playback: Playback, address: int, name: str) -> None:
         self.name, self._playback, self._address = name, playback, address

@@ -1,4 +1,4 @@
-"""What the console shows of a simulated run besides the members' own state, as an observer notes it."""
+"""What the console shows of a simulated run besides the members' own state, recorded by an observer."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ _KINDS = {
 """Changes as the console calls them."""
 _MAX_CHANGES = 200
 _MAX_CAUSES = 200_000
-"""Messages whose causes are kept. What is delivered so late that they are gone has none on the page."""
+"""How many messages' causes are kept. A message delivered after its causes were dropped is shown without
+any."""
 
 
 class ProcessNotes:
-    """Of one process."""
+    """Records of one process."""
 
     def __init__(self) -> None:
         self.broadcast = self.delivered = 0
         self.delivered_up_to: dict[int, int] = {}
         self.received: dict[int, BitWindow] = {}
         self.arrived: dict[MessageId, int] = {}
-        """When the messages arrived that are not delivered."""
+        """Arrival times of messages that are not delivered yet."""
         self.latest: set[MessageId] = set()
-        """What it has broadcast or delivered, without what another one of these depends on: the immediate
-        dependencies of its next message."""
+        """Messages broadcast or delivered here that no other of them depends on: the immediate dependencies
+        of the next message."""
         self.recent: deque[RecentMessage] = deque(maxlen=MAX_MESSAGES)
         self.changes: deque[Happened] = deque(maxlen=_MAX_CHANGES)
 
     def receive(self, message: MessageId) -> bool:
-        """Whether it is the first copy."""
+        """Record an arrival; returns whether this is the first copy."""
         return self.received.setdefault(message.origin, BitWindow()).add(message.seq)
 
     def received_up_to(self, origin: int) -> int:
@@ -47,7 +48,8 @@ class ProcessNotes:
 
 
 class RunNotes:
-    """Of all processes, which have these names. `seconds` says when something was, in seconds since 1970."""
+    """Records of all processes, which have these names. `seconds` converts a simulated time to seconds since
+    1970."""
 
     def __init__(self, names: Sequence[str], seconds: Callable[[int], float]) -> None:
         self.names = names
@@ -64,7 +66,7 @@ class RunNotes:
     def id(self, message: MessageId) -> str:
         return f"{self.names[message.origin]}:{message.seq}"
 
-    # As an observer
+    # As an observer.
 
     def send(
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
@@ -90,7 +92,8 @@ class RunNotes:
         notes.arrived.pop(message, None)
         notes.delivered_up_to[message.origin] = message.seq
         causes = self._causes.get(message, ())
-        # In causal order, what it depends on and nothing else here does is an immediate dependency of it.
+        # In causal order, an immediate dependency of a message is one that no other message delivered here
+        # depends on.
         notes.latest.difference_update(causes)
         notes.latest.add(message)
         self._note(notes, message, causes, time)
@@ -103,7 +106,7 @@ class RunNotes:
         is_end = kind == "close" and not any(
             each.kind == "removing" and each.about == happened.about for each in changes
         )
-        if not is_end:  # of one that has left, there is nothing more to say
+        if not is_end:  # For a process that has left, there is nothing more to report.
             changes.append(happened)
 
     def take_snapshot(self, sponsor: int, process: int) -> None:

@@ -29,7 +29,7 @@ PAGE = WebPage(
     ),
 )
 _SEND_SECONDS = 10.0
-"""A browser that has not taken a picture for so long is cut off."""
+"""Seconds after which a browser that has not read a picture is disconnected."""
 
 
 @contextmanager

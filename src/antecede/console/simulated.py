@@ -1,4 +1,4 @@
-"""What members of a simulated run tell the console: reports as live members make them."""
+"""Reports of members of a simulated run, in the form in which live members report to the console."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _STATES = {Phase.MEMBER: "open", Phase.LEAVING: "leaving"}
 
 
 class FixedMemberInspection(Inspection):
-    """Of a member of a fixed group. It knows nothing of how far others are, since members report that in live
-    groups only. In overlapping groups, messages are not for all, so it is not said how far it is either."""
+    """Reports on a member of a fixed group. It does not know how far others have delivered, since members
+    report that only in live groups. In overlapping groups, messages do not go to all members, so its own
+    progress is not reported either."""
 
     def __init__(self, member: Protocol, notes: RunNotes, now: float, overlaps: bool) -> None:
         self._member, self._all, self._now, self._overlaps = member, notes, now, overlaps
@@ -82,27 +83,30 @@ class _Inspected(NamedTuple):
 
 
 class ChangingMemberInspection(ChangingInspection):
-    """Of a member of a group that changes, which knows from reports how far others are."""
+    """Reports on a member of a changing group, which knows from progress reports how far others have
+    delivered."""
 
     def __init__(self, inspected: _Inspected, notes: RunNotes, world: ChangingGroupWorld, now: float) -> None:
         super().__init__(inspected, lambda: now)
         arrived = notes.of(inspected.member.me).arrived
         for wait in self.waits():
-            # What concerns members is not noted, so it counts from the first time that it is seen.
+            # The observer does not record states of members, so a state is dated from the first time it is
+            # seen.
             named = MessageId(world.addresses[wait.message.origin], wait.message.seq)
             if named in arrived:
                 self._held_since[wait.message] = notes.seconds(arrived[named])
 
 
 class SimulatedGroup:
-    """The members of a run, as they are now."""
+    """The members of a run in their present state."""
 
     def __init__(self, scenario: Scenario, world: World, notes: RunNotes) -> None:
         self._scenario, self._world, self._notes = scenario, world, notes
         self._overlaps = scenario.groups is not None and len(scenario.groups) > 1
 
     def present(self) -> list[int]:
-        """The addresses of members, also of those that have crashed and that others count as members."""
+        """The addresses of members, including those that have crashed and that others still count as
+        members."""
         world = self._world
         if not isinstance(world, ChangingGroupWorld):
             return list(range(len(world.members)))
@@ -219,6 +223,6 @@ class SimulatedGroup:
         )
 
     def _is_linked(self, one: int, other: int) -> bool:
-        """Whether what one sends arrives at the other now, and the other way round."""
+        """Whether packets between the two arrive now, in both directions."""
         world = self._world
         return not (world.is_down(other) or world.is_cut(one, other))

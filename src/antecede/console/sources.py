@@ -14,18 +14,18 @@ from antecede.live.operations.state import MemberMessages, MemberReport, message
 
 Question = Literal["state", "messages"]
 _MAX_ANSWER = 4 << 20
-"""Bytes of an answer from another machine."""
+"""The most bytes of an answer from another machine."""
 
 
 class MemberSource(Protocol):
-    """A member that is asked."""
+    """A member that the console asks."""
 
     @property
     def name(self) -> str:
-        """What a person calls it, before it has said its own name."""
+        """The name to show before the member has reported its own."""
 
     async def ask(self, question: Question) -> Any:
-        """A `MemberReport` or `MemberMessages`; an `InputError` says why there is none."""
+        """Ask for a `MemberReport` or `MemberMessages`; an `InputError` says why there is none."""
 
 
 def _read(question: Question, answer: bytes | dict[str, Any]) -> Any:
@@ -39,7 +39,7 @@ def _read(question: Question, answer: bytes | dict[str, Any]) -> Any:
 
 
 class StoreSource:
-    """A member that runs on this machine, with a store that this user may open."""
+    """A member on this machine, with a store that this user may open."""
 
     def __init__(self, store: str, name: str) -> None:
         self.name, self._store = name, store
@@ -73,7 +73,7 @@ class HttpSource:
         if status == [b"403"]:
             raise InputError(f"{self.name}: {body.decode(errors='replace').strip()[:200]}")
         if status != [b"200"]:
-            raise InputError(f"{self.name}: it has no console_token, so it tells nobody its state")
+            raise InputError(f"{self.name}: it has no console_token, so it does not report its state")
         return _read(question, body)
 
 
@@ -88,5 +88,5 @@ class GroupSource:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._take(question), self._loop))
 
     async def _take(self, question: Question) -> Any:
-        """In the group's own thread."""
+        """Runs in the group's own thread."""
         return state(self._group) if question == "state" else messages(self._group)

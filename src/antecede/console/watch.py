@@ -1,8 +1,8 @@
-"""Asks members once a second, while somebody looks, and keeps the newest picture for all who do.
+"""Polls members once a second while a page is open, and keeps the newest picture for all open pages.
 
-A thread of its own with an event loop does that, so that neither a slow member nor a slow browser holds up
-anybody: a member that has not answered is not asked again meanwhile, and a browser is sent the newest picture
-when it has taken the one before.
+It runs in a thread of its own with an event loop, so that neither a slow member nor a slow browser delays the
+others: a member is not asked again before it has answered, and a browser is sent the newest picture once it
+has read the previous one.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from antecede.live.operations.state import MemberMessages, MemberReport
 
 PERIOD = 1.0
 _PATIENCE = 0.5
-"""How long a round waits for those that have not answered, in seconds."""
+"""How long a round waits for members that have not answered, in seconds."""
 _TIMEOUT = 5.0
 _STALE = 3.0
-"""After so many seconds a picture of a member is not shown any more."""
+"""Seconds after which the last report of a member is no longer shown."""
 _MAX_HISTORY = 120
 MAX_LOOKERS = 8
 
 
 class _Asked:
-    """A member that is asked, and what it said last."""
+    """A member that is polled, and its last report."""
 
     def __init__(self, source: MemberSource) -> None:
         self.source = source
@@ -58,8 +58,8 @@ class _Asked:
 
 
 class GroupWatch:
-    """`find_sources` is called now and then: members may come and go. With `hides_silent`, those that do not
-    answer are not mentioned. `clock` is the members' clock, in seconds since 1970."""
+    """`find_sources` is called at intervals, because members may come and go. With `hides_silent`, members
+    that do not answer are not mentioned. `clock` is the members' clock, in seconds since 1970."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class GroupWatch:
         self._find_sources, self._hides_silent, self._clock = find_sources, hides_silent, clock
         self._asked: dict[str, _Asked] = {}
         self._history: deque[tuple[float, float, float]] = deque(maxlen=_MAX_HISTORY)
-        """When, and messages a second, delivered and broadcast."""
+        """Samples over time: the time, and messages per second delivered and broadcast."""
         self._rates: dict[str, tuple[float, float]] = {}
         self._counts: dict[str, tuple[float, int, int]] = {}
         self._changed = threading.Condition()
@@ -89,10 +89,10 @@ class GroupWatch:
         self._loop.call_soon_threadsafe(self._wanted.set)
         self._thread.join(_TIMEOUT + 1)
 
-    # For those who look, in threads of their own
+    # For the threads that serve viewers.
 
     def follow(self) -> Iterator[bytes]:
-        """The newest picture, whenever there is another one. Ends at once if too many look."""
+        """Yield the newest picture whenever it changes. Ends at once if too many pages are open."""
         with self._changed:
             if self._lookers >= MAX_LOOKERS:
                 return
@@ -126,7 +126,7 @@ class GroupWatch:
                 return member_detail(each.state)
         return None
 
-    # In its own thread
+    # In the thread of the event loop.
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -181,7 +181,7 @@ class GroupWatch:
             self._changed.notify_all()
 
     def _silent(self, group: str) -> list[Document]:
-        """Those that were to be asked, and why there is nothing of them."""
+        """The members that should have answered, and why there is no report from them."""
         found = []
         for name, each in self._asked.items():
             if not each.is_fresh:
@@ -191,7 +191,7 @@ class GroupWatch:
         return found
 
     def _rate(self, states: list[MemberReport]) -> Document:
-        """Messages a second, of each member since it was asked before."""
+        """Messages per second of a member since its previous report."""
         for state in states:
             before = self._counts.get(state.me)
             now = state.time, state.delivered, state.broadcast

@@ -1,7 +1,7 @@
 """What the demo runs: five systems and three live processes.
 
-Two of the systems are at sizes where compiled engines help; the others stay where the reference is as fast as
-compiling their kernels on a new machine would be.
+Two of the systems have sizes at which compiled engines help; at the sizes of the others, the reference engine
+takes no longer than compiling their kernels on a new machine would.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DemoSystem(msgspec.Struct, frozen=True):
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
-    """The systems, the live trial, and in how many files the shuffled stream arrives."""
+    """The systems, the live trial, and the number of files in which the shuffled stream arrives."""
 
     systems: list[DemoSystem]
     live: TrialPlan
@@ -68,4 +68,4 @@ SMALL = DemoPlan(
     TrialPlan(size=3, messages=60, seconds=3.0, delay="1ms-20ms", kill_every=2.0, seed=7),
     files=2,
 )
-"""For tests."""
+"""A small plan for tests."""

@@ -1,4 +1,4 @@
-"""A fault planted in a copy of a trace: two deliveries exchanged; and whether the audit finds it."""
+"""Plants a fault in a copy of a trace by exchanging two deliveries, and checks that the audit finds it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class FoundFault(msgspec.Struct, frozen=True):
 
     @property
     def wrong(self) -> str:
-        """What is not as it must be; empty if the audit found what was planted and nothing else."""
+        """What differs from the expected result; empty if the audit found what was planted and nothing
+        else."""
         found = self.finding
         if found is None:
             return "the audit did not find the planted fault"
@@ -65,7 +66,7 @@ def plant(trace: Path, rows: Sequence[StreamedRow], folder: Path) -> PlantedFaul
     places = np.arange(table.num_rows)
     places[[first, first + 1]] = first + 1, first
     exchanged = table.take(pa.array(places))
-    for name in ("index", "time"):  # the rows change places, not the process's clock
+    for name in ("index", "time"):  # The rows change places; the process's clock does not.
         place = table.schema.get_field_index(name)
         exchanged = exchanged.set_column(place, table.schema.field(name), table.column(name))
     (meta,) = read_metas(trace)
@@ -75,16 +76,17 @@ def plant(trace: Path, rows: Sequence[StreamedRow], folder: Path) -> PlantedFaul
 
 
 def _neighbours(table: pa.Table, causes: dict[str, set[str]]) -> tuple[int, PlantedFault]:
-    """The place of a delivery that is directly followed, at its process, by that of an effect of it.
+    """The position of a delivery that is directly followed, at its process, by the delivery of one of its
+    effects.
 
-    The effect was sent by then, so the process may have had it. Of several the one with the longest time
-    between them, which can be seen best.
+    The effect had been sent by then, so the process could have received it. Of several, the pair with the
+    longest time between them, which is the most visible.
     """
     processes, kinds = table.column("process"), table.column("kind")
     seqs = table.column("seq").cast(pa.string())
     names = pc.binary_join_element_wise(table.column("origin"), seqs, ":").to_pylist()
     origins = table.column("origin")
-    different = pc.not_equal(origins[:-1], origins[1:]).to_numpy()  # else the sender's order would break too
+    different = pc.not_equal(origins[:-1], origins[1:]).to_numpy()  # Otherwise sender order would break too.
     deliveries = pc.equal(kinds, "deliver").to_numpy()
     same = pc.equal(processes[:-1], processes[1:]).to_numpy()
     times = table.column("time").to_numpy()

@@ -1,4 +1,4 @@
-"""The demo, step by step: each step returns what it found, and whether that is as it must be."""
+"""The demo, step by step. Each step returns what it found and whether that is the expected result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from antecede.sweep.run import Progress, run_study
 from antecede.trace.writer import write_whole
 
 MARKER = ".antecede-demo"
-"""A folder with this file in it is ours to clear."""
+"""A folder that contains this file belongs to the demo and may be cleared."""
 RESULT, PAGE = "demo.json", "demo.html"
 _SYSTEMS, _STREAM, _PLANTED, _LIVE = "systems", "stream", "planted", "live"
 
@@ -55,12 +55,12 @@ class SystemRuns(msgspec.Struct, frozen=True):
     failed: dict[str, str]
     """Errors by run."""
     resumed: int
-    """Runs that an earlier demo had finished."""
+    """Runs that an earlier demo finished."""
     seconds: float = 0.0
 
     @property
     def wrong(self) -> str:
-        """What is not as it must be; empty if all is well."""
+        """What differs from the expected result; empty if all is well."""
         broken = [run.protocol for run in self.runs if run.violations]
         if broken:
             return f"the audit found violations in the traces of {', '.join(broken)}"
@@ -74,16 +74,16 @@ class SystemRuns(msgspec.Struct, frozen=True):
 
 
 class LiveRun(msgspec.Struct, frozen=True):
-    """Three processes that were killed, and what their applications were given."""
+    """Three processes that were killed, and what their applications delivered."""
 
     trial: trial.ClusterResult
     verdict: Verdict | None
-    """On their trace; None if the trial failed."""
+    """The verdict on their trace; None if the trial failed."""
     seconds: float = 0.0
 
     @property
     def wrong(self) -> str:
-        """What is not as it must be; empty if all is well."""
+        """What differs from the expected result; empty if all is well."""
         if self.trial.faults:
             return f"the live processes: {self.trial.faults[0]}"
         if self.verdict is None or not self.verdict.clean:
@@ -102,7 +102,7 @@ class DemoResult(msgspec.Struct, frozen=True):
 
     @property
     def wrong(self) -> list[str]:
-        """Which verdicts are not as they must be, in words; empty if all is well."""
+        """The verdicts that are not the expected ones, in words; empty if all is well."""
         steps = (self.systems, self.stream, self.planted, self.live)
         return [step.wrong for step in steps if step.wrong]
 
@@ -114,7 +114,7 @@ class Demo:
         self._folder, self._plan, self._spark = folder, plan, spark
 
     def simulate(self, progress: Progress) -> SystemRuns:
-        """Simulate the systems and audit their traces, as Spark tasks; what is finished is not repeated."""
+        """Simulate the systems and audit their traces, as Spark tasks; finished runs are not repeated."""
         with _timed() as seconds:
             settings = [system.setting for system in self._plan.systems]
             folder = self._folder / _SYSTEMS
@@ -129,7 +129,7 @@ class Demo:
 
     @property
     def _trace(self) -> Path:
-        """Of the flat system."""
+        """The trace of the flat system."""
         return self._folder / _SYSTEMS / "runs" / self._plan.flat.setting.key()
 
     @cached_property
@@ -145,7 +145,7 @@ class Demo:
         return msgspec.structs.replace(found, seconds=seconds())
 
     def find_planted(self, progress: Progress) -> FoundFault:
-        """Plant a fault in a copy of that system's trace, and let the audit find it."""
+        """Plant a fault in a copy of that system's trace, and check that the audit finds it."""
         with _timed() as seconds:
             progress("planting", 0, 0)
             folder = self._cleared(_PLANTED)

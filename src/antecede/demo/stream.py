@@ -29,15 +29,15 @@ class StreamedRow(msgspec.Struct, frozen=True):
 
 
 class PlacedRow(msgspec.Struct, frozen=True):
-    """A row, and its place in the order that came out."""
+    """A row, and its position in the output order."""
 
     row: StreamedRow
     place: int | None
-    """None if it did not come out."""
+    """None if the row was not emitted."""
 
 
 class OrderedStream(msgspec.Struct, frozen=True):
-    """What went into a stream and what came out."""
+    """What a stream received and emitted."""
 
     rows: int
     files: int
@@ -47,14 +47,14 @@ class OrderedStream(msgspec.Struct, frozen=True):
     """Rows that waited for a later micro-batch."""
     ordered: int
     disorder: list[str]
-    """What is not in order, or missing, in words."""
+    """What is out of order or missing, in words."""
     first: list[PlacedRow]
     """The first rows that arrived."""
     seconds: float = 0.0
 
     @property
     def wrong(self) -> str:
-        """What is not as it must be; empty if all is well."""
+        """What differs from the expected result; empty if all is well."""
         if self.disorder:
             return f"the stream is not in order: {self.disorder[0]}"
         return "" if self.early else "no row of the stream arrived before its cause"

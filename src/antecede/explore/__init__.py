@@ -1,5 +1,5 @@
-"""A page on which a run is looked at: processes as lanes, deliveries as arrows, violations marked.
+"""A page for exploring a run: processes as lanes, deliveries as arrows, violations marked.
 
-`columns` reads a run as numbers, `marks` has it judged, `layout` puts its events into an order in which
-causes come first, `index` writes that as small files, and `page` adds the page (`web/`) that reads them.
+`columns` reads a run as numbers, `marks` judges it, `layout` sorts its events so that causes come first,
+`index` writes the result as small files, and `page` adds the page (`web/`) that reads them.
 """

@@ -22,15 +22,15 @@ from antecede.trace.validate import check_encoded_run, unknown_kind
 _NAMES = ("run", "process", "kind", "origin")
 _NUMBERS = ("index", "seq", "time")
 _MAX_SPREAD = 4
-"""Sequence numbers are used as places in an array if that is at most so many times the rows."""
+"""Sequence numbers are used directly as array indices if the array has at most this many times the rows."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 class Messages(NamedTuple):
-    """The messages of a run: numbers with gaps, if senders' sequence numbers have such."""
+    """The messages of a run, by number; numbers have gaps where senders' sequence numbers have."""
 
     first: np.ndarray
-    """The first number of each origin, and how many numbers there are at the end."""
+    """The first number of each origin; at the end, one more than the last number."""
     seq: np.ndarray
     """Ascending for each origin."""
     ids: list[str] | None
@@ -42,7 +42,7 @@ class RunColumns(NamedTuple):
 
     run: str
     origins: list[str]
-    """Names: those of the lanes, then origins that have no rows of their own."""
+    """The names of the lanes, then of origins that have no rows of their own."""
     lane_start: np.ndarray
     """Where each lane's rows begin; one more at the end."""
     index_in_trace: np.ndarray
@@ -126,7 +126,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def _choose_run(
     path: Path, names: dict[str, int], column: np.ndarray, run: str | None
 ) -> tuple[str, np.ndarray]:
-    """The run's name, and where its rows are."""
+    """The name of the run, and where its rows are."""
     if run is None and len(names) > 1:
         raise InputError(f"{path} has {len(names):,} runs; name one with --run, such as {min(names)}")
     if run is not None and run not in names:
@@ -193,7 +193,8 @@ def _lane_order(process: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _number_messages(origin: np.ndarray, seq: np.ndarray, origins: int) -> tuple[np.ndarray, Messages]:
-    """The number of each row's message: by its seq if senders count without large gaps. -1 if it has none."""
+    """The number of each row's message, by its seq if senders count without large gaps; -1 for a row without
+    a message."""
     highest = np.zeros(origins, np.int64)
     np.maximum.at(highest, origin, seq)
     if float(highest.astype(np.float64).sum()) <= _MAX_SPREAD * len(seq) + 1024:
@@ -214,7 +215,7 @@ def _number_messages(origin: np.ndarray, seq: np.ndarray, origins: int) -> tuple
 def _ids(
     texts: pa.ChunkedArray, order: np.ndarray, kind: np.ndarray, message: np.ndarray, messages: Messages
 ) -> list[str]:
-    """What the trace itself calls each message: at its send, or else at any row."""
+    """The trace's own name of each message: at its send, or else at any of its rows."""
     row = np.full(len(messages.seq), -1, np.int64)
     for which in (kind != DELIVER, kind == DELIVER, kind == RECEIVE, kind == SEND):
         places = np.flatnonzero(which & (message >= 0))

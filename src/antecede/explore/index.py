@@ -50,12 +50,12 @@ _MAX_CELLS = 1 << 25
 NONE = 0xFFFF_FFFF
 
 Write = Callable[[str, bytes], None]
-"""Takes the name of a file and its content."""
+"""Called with the name of a file and its content."""
 Progress = Callable[[str, int, int], None]
 
 
 class Written(NamedTuple):
-    """What was prepared."""
+    """What was written."""
 
     run: str
     lanes: int
@@ -67,7 +67,7 @@ class Written(NamedTuple):
 
 
 class ExploredRun(NamedTuple):
-    """A run as the explorer has it."""
+    """A run in the form that the explorer uses."""
 
     columns: RunColumns
     layout: EventSequence
@@ -83,7 +83,8 @@ def write_index(
     progress: Progress = lambda *_: None,
     chunk: int = CHUNK,
 ) -> Written:
-    """Prepare a run of the trace at `path`, which the user calls `title`, with `chunk` events in a file."""
+    """Prepare a run of the trace at `path` for the explorer; the user knows it as `title`. Each file has
+    `chunk` events."""
     return write_run(read_run(path, title, run, progress, chunk), title, write, progress, chunk)
 
 
@@ -99,7 +100,7 @@ def read_run(
     progress("judging", 0, 0)
     judged = judge(path, columns, events)
     progress("ordering", 0, 0)
-    # Tables without times have copies of the index.
+    # In tables without times, the time column is a copy of the index.
     has_times = bool((columns.time != columns.index_in_trace).any())
     if not has_times:
         events = order_without_times(events, judged.impossible)
@@ -113,7 +114,7 @@ def write_run(
     progress: Progress = lambda *_: None,
     chunk: int = CHUNK,
 ) -> Written:
-    """Write the files that the page reads of a run."""
+    """Write the files of a run that the page reads."""
     return _Writer(explored, write, chunk).write_all(title, progress)
 
 
@@ -185,7 +186,7 @@ class _Writer:
         return described
 
     def _write_chunk(self, number: int) -> list[float]:
-        """One file of events; its earliest and its latest time."""
+        """Write one file of events; returns its earliest and latest time."""
         events = self._events
         rows = self._layout.sequence[number * self._chunk : (number + 1) * self._chunk]
         message, lane = events.message[rows], events.lane[rows]
@@ -217,7 +218,7 @@ class _Writer:
             self._write(f"known-{lane}.bin", np.ascontiguousarray(clocks[:, :, lane]).tobytes())
 
     def _write_tiles(self) -> list[int]:
-        """Counts by lane and time at every level of detail; the highest count of each level."""
+        """Write counts by lane and time at every level of detail; returns the highest count of each level."""
         events = self._events
         lanes = len(events.lane_start) - 1
         level = 0
@@ -237,7 +238,7 @@ class _Writer:
         return peaks[::-1]
 
     def _write_messages(self) -> int:
-        """Messages with their sends, and the deliveries of each; how many deliveries there are."""
+        """Write messages with their sends and deliveries; returns the number of deliveries."""
         events, sequence = self._events, self._layout.sequence
         seq = self._columns.messages.seq.astype("<i8")
         first, deliveries = by_message(sequence, events.kind, events.message, len(seq))
@@ -264,7 +265,8 @@ def _parts(items: list[str], size: int) -> Iterator[list[str]]:
 
 @njit_plain
 def by_message(sequence: Any, kind: Any, message: Any, messages: Any) -> Any:
-    """Where each message's deliveries begin, and the deliveries of all, as places in the sequence."""
+    """Where each message's deliveries begin, and the deliveries of all messages, as positions in the
+    sequence."""
     first = np.zeros(messages + 1, np.int64)
     for event in sequence:
         if kind[event] & 7 == DELIVER and message[event] >= 0:

@@ -1,10 +1,10 @@
-"""Puts a run's events into a sequence in which causes come first, and computes what the page needs of them.
+"""Sorts a run's events so that causes come first, and computes what the page needs.
 
 The sequence is by time, except that a delivery never comes before its send and a lane keeps its own order:
 clocks of different machines may disagree. Where the log has no times, the longest chain of events that leads
 to an event stands for its time, so that every cause is left of its effects. So the causal past of an event
 can be found by reading the sequence backwards, its future by reading forwards, each event once. *Checkpoints*
-bound how much is read: after every so many events, the vector clock of every lane, as counts of events.
+bound how much is read: at regular intervals they hold the vector clock of every lane, as counts of events.
 Compiled; O(events × lanes / 16).
 """
 
@@ -22,16 +22,16 @@ from antecede.trace.schema import DELIVER, RECEIVE, SEND
 CHUNK = 16_384
 """Events in one file."""
 _CHECKPOINT_BYTES = 16
-"""For each event of the run, so many bytes of checkpoints at most."""
+"""The most bytes of checkpoints per event of the run."""
 _POOL_BYTES = 4 << 30
 NO_SEND = -1
 STEP = 1_000
-"""How far an event is from the last of its direct causes, where a log has no times: the page can zoom in to
-a hundredth of that."""
+"""In a log without times, the distance of an event from the last of its direct causes. The page can zoom in
+to a hundredth of it."""
 _SHIFTS = np.array([0, 300, 100, 400])
-"""By lane: less than half a step, so that causes stay left of their effects."""
+"""The horizontal shift by lane: less than half a step, so that causes stay left of their effects."""
 IMPOSSIBLE = 8
-"""Added to the kind of a delivery that precedes its own send, which passes on no causality."""
+"""Added to the kind of a delivery that precedes its own send and therefore creates no causal order."""
 
 
 class Events(NamedTuple):
@@ -39,15 +39,15 @@ class Events(NamedTuple):
 
     lane: np.ndarray
     position: np.ndarray
-    """Place among its lane's events."""
+    """The position among its lane's events."""
     lane_start: np.ndarray
     kind: np.ndarray
     message: np.ndarray
     time: np.ndarray
     held: np.ndarray
-    """Nanoseconds from the receive to the delivery; -1 if the trace does not say."""
+    """Nanoseconds from the receive to the delivery; -1 if the trace has no receive."""
     row: np.ndarray
-    """Which row of the trace's columns it is."""
+    """The row in the trace's columns."""
     send: np.ndarray
     """For each message the event of its send; -1 if nobody sent it."""
 
@@ -61,17 +61,17 @@ class EventSequence(NamedTuple):
 
     events: Events
     sequence: np.ndarray
-    """Events by their places."""
+    """The events by position."""
     place: np.ndarray
-    """The place of each event."""
+    """The position of each event."""
     stride: int
-    """Events between checkpoints; 0 if there are none."""
+    """The number of events between checkpoints; 0 if there are none."""
     checkpoints: np.ndarray
     """Checkpoints × lanes × lanes: how many events of each lane each lane knows of."""
 
 
 def select_events(columns: RunColumns) -> Events:
-    """Merge each receive into its delivery; leave out receives of what a lane has already."""
+    """Merge each receive into its delivery; leave out receives of messages that a lane has already."""
     held, is_shown = _match_receives(
         columns.lane_start, columns.kind, columns.message, columns.time, len(columns.messages.seq)
     )
@@ -88,7 +88,7 @@ def select_events(columns: RunColumns) -> Events:
 
 
 def lay_out(events: Events, impossible: np.ndarray, chunk: int = CHUNK) -> EventSequence:
-    """The sequence, and the checkpoints along it, every `chunk` events or more; `impossible` are events."""
+    """The sequence, with checkpoints every `chunk` events or more; `impossible` are events."""
     kind = events.kind.copy()
     kind[impossible] |= IMPOSSIBLE
     events = events._replace(kind=kind)
@@ -113,8 +113,9 @@ def lay_out(events: Events, impossible: np.ndarray, chunk: int = CHUNK) -> Event
 
 
 def order_without_times(events: Events, impossible: np.ndarray) -> Events:
-    """The events of a log without times, each `STEP` after the latest that it follows directly. Lanes are
-    shifted a little, or a line from one to the next but one could run through an event between them."""
+    """The events of a log without times, each `STEP` after its latest direct predecessor. Lanes are shifted
+    slightly, so that a line between lanes that are not neighbours does not run through an event between
+    them."""
     unheld = np.full(events.size, -1, np.int64)
     events = events._replace(held=unheld)
     laid_out = lay_out(events, impossible, events.size + 1)
@@ -149,7 +150,8 @@ def _replay_clocks(events: Events, sequence: np.ndarray, stride: int, checkpoint
 
 
 def checkpoint_stride(events: int, lanes: int, chunk: int) -> int:
-    """Events between checkpoints, a multiple of `chunk`; 0 if even two would take too much memory."""
+    """The number of events between checkpoints, a multiple of `chunk`; 0 if even two checkpoints would take
+    too much memory."""
     most = _CHECKPOINT_BYTES * events // (4 * lanes * lanes)
     chunks = -(-events // chunk)
     if chunks <= 1 or most < 2:
@@ -162,7 +164,7 @@ def checkpoint_stride(events: int, lanes: int, chunk: int) -> int:
 
 @njit_plain
 def _match_receives(lane_start: Any, kind: Any, message: Any, time: Any, messages: Any) -> Any:
-    """For each row how long its message was held before, and whether the row is shown."""
+    """For each row, how long its message was held, and whether the row is shown."""
     rows = len(kind)
     held, is_shown = np.full(rows, -1, np.int64), np.ones(rows, np.bool_)
     received, lane_of = np.empty(messages, np.int64), np.full(messages, -1, np.int32)
@@ -190,8 +192,8 @@ def _match_receives(lane_start: Any, kind: Any, message: Any, time: Any, message
 def _linearise(
     by_time: Any, lane: Any, position: Any, lane_start: Any, kind: Any, message: Any, send: Any, sequence: Any
 ) -> Any:
-    """Events in order of time, each after its lane's earlier ones and a delivery after its send; how many
-    could be placed."""
+    """Events in order of time, each after its lane's earlier ones and a delivery after its send; returns how
+    many could be placed."""
     lanes = len(lane_start) - 1
     cursor, target = np.zeros(lanes, np.int64), np.full(lanes, -1, np.int64)
     waits, next_waiting = np.zeros(lanes, np.bool_), np.full(lanes, -1, np.int64)
@@ -231,7 +233,7 @@ def _linearise(
 
 @njit_plain
 def _count_uses(kind: Any, message: Any, send: Any) -> Any:
-    """How many deliveries of each message pass on its causes."""
+    """How many deliveries of each message transfer its causes."""
     uses = np.zeros(len(send), np.int32)
     for event in range(len(kind)):
         if kind[event] == DELIVER and message[event] >= 0 and send[message[event]] >= 0:
@@ -240,7 +242,8 @@ def _count_uses(kind: Any, message: Any, send: Any) -> Any:
 
 
 def _most_in_flight(events: Events, sequence: np.ndarray, uses: np.ndarray) -> int:
-    """The most messages at once that are sent and not delivered for the last time."""
+    """The largest number of messages that are in flight at once: sent, and not yet delivered for the last
+    time."""
     most: int = _count_in_flight(sequence, events.kind, events.message, events.send, uses.copy())
     return most
 
@@ -298,7 +301,7 @@ def _replay(
 
 @njit_plain
 def count_by_bucket(lane: Any, time: Any, width: Any, counts: Any) -> None:
-    """Count events by lane and time bucket, up to what two bytes hold."""
+    """Count events by lane and time bucket, up to the maximum of two bytes."""
     last = counts.shape[1] - 1
     for event in range(len(lane)):
         bucket = min(last, np.int64(time[event] / width))

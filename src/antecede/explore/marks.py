@@ -1,4 +1,4 @@
-"""What is wrong with a run, as marks on its events: the audit's findings by lane, event and message."""
+"""Faults of a run as marks on its events: the audit's findings by lane, event and message."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from antecede.trace.reader import estimate_rows, read_metas, read_table, trace_f
 from antecede.trace.schema import DELIVER
 
 MAX_MARKS = 1_000
-"""Of each kind; all are counted."""
+"""The most marks of each kind; all faults are counted."""
 _MANY_ROWS = 1_000_000
-"""Beyond this, it is worth a try whether one pass shows that the run is clean."""
+"""Above this many rows, a one-pass audit is attempted first."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A fault where it can be seen. Numbers are -1 for none."""
+    """A fault at the event where it is visible. Numbers are -1 for none."""
 
     kind: str
     """`causal` for a delivery before its cause, or a kind of `DeliveryFault`."""
     text: str
     lane: int
     event: int
-    """Where it shows: the delivery, or the send of a message that is missing."""
+    """The event at which it shows: the delivery, or the send of a missing message."""
     message: int
     path: list[int]
     """The messages from the cause to the effect."""
 
 
 class Judged(NamedTuple):
-    """The marks of a run, the worst first; what it counts; a sentence instead, if it was not judged."""
+    """The marks of a run, worst first, and its counts; a sentence instead, if the run was not judged."""
 
     marks: list[Mark]
     faults: int
@@ -51,7 +51,7 @@ class Judged(NamedTuple):
 
 
 def judge(path: Path, columns: RunColumns, events: Events) -> Judged:
-    """Judge the run here, without Spark: in one pass if it is large and clean."""
+    """Judge the run in this process, without Spark: in one pass if it is large and clean."""
     none = np.empty(0, np.int64)
     files = trace_files(path)
     rows = estimate_rows(files)
@@ -80,7 +80,7 @@ def _count(verdict: Verdict) -> int:
 
 
 class _Places:
-    """Where the audit's names are among lanes, events and messages."""
+    """Maps the audit's names to lanes, events and messages."""
 
     def __init__(self, columns: RunColumns, events: Events) -> None:
         self._columns, self._events = columns, events

@@ -30,7 +30,7 @@ except ModuleNotFoundError as missing:
     raise MissingExtraError(missing_extra(missing.name or "anywidget", "notebook")) from None
 
 MAX_ROWS = 500_000
-"""Of a DataFrame, which goes to the browser in one piece."""
+"""The most rows of a DataFrame, which goes to the browser in one piece."""
 
 _SCRIPT = files("antecede.explore").joinpath("web", "widget.js").read_text(encoding="utf-8")
 Order = Literal["past", "future", "concurrent", "message"]
@@ -87,8 +87,8 @@ class NotebookExplorer(AnyWidget):
         return self._table.filter(pa.array(chosen[of]))
 
     def _split(self, past: np.ndarray, future: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows are before and after. Places among the events that are shown become indices of rows: a
-        receive belongs to the delivery behind it."""
+        """Which rows are before and after. Positions among the events that are shown are converted to row
+        indices: a receive belongs to the delivery that follows it."""
         columns, events = self._explored.columns, self._explored.layout.events
         index = columns.index_in_trace[events.row]
         start, count = events.lane_start[:-1], np.diff(events.lane_start)
@@ -104,15 +104,15 @@ class NotebookExplorer(AnyWidget):
 
 
 def _as_table(events: Any) -> pa.Table:
-    """The columns that are shown, and at most one row more than is allowed."""
+    """The columns that are shown, and at most one row more than allowed."""
     try:
         there = events.column_names if isinstance(events, pa.Table) else events.columns
         names = [name for name in _COLUMNS if name in there]
         if isinstance(events, pa.Table):
             return events.select(names)
-        if hasattr(events, "toArrow"):  # of Spark: no other column and no further row is collected
+        if hasattr(events, "toArrow"):  # Spark: no other column and no further row is collected.
             return events.select(*names).limit(MAX_ROWS + 1).toArrow()
-        if hasattr(events, "iloc"):  # of pandas
+        if hasattr(events, "iloc"):  # pandas
             return pa.Table.from_pandas(events[names], preserve_index=False)
         return pa.table(events[names])
     except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
@@ -120,7 +120,8 @@ def _as_table(events: Any) -> pa.Table:
 
 
 def _in_types_of_a_trace(table: pa.Table) -> pa.Table:
-    """Of pandas, whole numbers with gaps are no longer whole; of others, texts have other types."""
+    """Convert to the types of a trace: pandas turns integers with gaps into floats, other libraries have
+    other types for text."""
     for place, field in enumerate(table.schema):
         expected = FIELDS[field.name][0]
         if field.type == expected or pa.types.is_temporal(field.type) or pa.types.is_nested(field.type):

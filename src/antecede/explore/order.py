@@ -1,4 +1,4 @@
-"""What came before and after a message of a run, as a place in each lane, computed as the page does."""
+"""The causal past and future of a message of a run, as a position in each lane, computed as the page does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antecede.trace.schema import DELIVER
 
 
 def message_number(explored: ExploredRun, name: str) -> int:
-    """The message that is called so, by its own id or as ORIGIN:SEQ; -1 if there is none."""
+    """The number of the message with this name, its own id or ORIGIN:SEQ; -1 if there is none."""
     messages = explored.columns.messages
     if messages.ids is not None and name and name in messages.ids:
         return messages.ids.index(name)

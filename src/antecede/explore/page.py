@@ -28,7 +28,7 @@ PAGE = WebPage(
     ),
 )
 MAX_PAGE = 80 << 20
-"""Characters of a page with its run in it."""
+"""The most characters of a page that contains its run."""
 _FILE, _DATA = "index.html", "data"
 
 
@@ -38,14 +38,15 @@ def page(title: str, data: str | None = None) -> str:
 
 
 def page_of_notebook() -> str:
-    """The page that is sent its run by the notebook that it is in."""
+    """A page that receives its run from the notebook around it."""
     return PAGE.html("Antecede", '<script type="text/plain" id="data" data-notebook></script>\n')
 
 
 def write(
     path: Path, title: str, run: str | None, out: Path, progress: Progress = lambda *_: None
 ) -> Written:
-    """Write the explorer of a run, which the user calls `title`: a page by the name of `out`, or a folder."""
+    """Write the explorer of a run, which the user knows as `title`: one page if `out` names a file, or a
+    folder."""
     check_place(out)
     return (write_file if out.suffix == ".html" else write_folder)(path, title, run, out, progress)
 
@@ -85,7 +86,7 @@ def is_explorer(folder: Path) -> bool:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder can be shown as it is."""
+    """Whether a folder is complete and can be served as it is."""
     return folder.is_dir() and (folder / _FILE).is_file() and (folder / _DATA / "index.json").is_file()
 
 
@@ -107,14 +108,14 @@ def write_file(
 def pack_run(
     explored: ExploredRun, title: str, progress: Progress = lambda *_: None
 ) -> tuple[Written, bytes]:
-    """What the page reads of a run, in one piece and compressed."""
+    """The data of a run that the page reads, compressed and in one piece."""
     contents: dict[str, bytes] = {}
     written = write_run(explored, title, contents.__setitem__, progress)
     return written, gzip.compress(_container(contents), 6, mtime=0)
 
 
 def _container(contents: dict[str, bytes]) -> bytes:
-    """Files one after the other, behind a table of their places."""
+    """Files one after the other, preceded by a table of their offsets."""
     places, at = {}, 0
     for name, content in contents.items():
         places[name] = (at, len(content))

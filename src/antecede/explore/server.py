@@ -16,8 +16,8 @@ _KINDS = {".json": "application/json", ".bin": "application/octet-stream"}
 def open_server(folder: Path, port: int = 0) -> tuple[LocalServer, str]:
     """A server on loopback and the page's address; the caller serves and closes it.
 
-    It sends the program's own page, and of the folder only data: whoever made the folder is not to say what
-    runs here.
+    It serves the program's own page, and only data from the folder, so that the author of a folder cannot run
+    code here.
     """
 
     def answer(request: PageRequest, name: str) -> bool:

@@ -54,7 +54,7 @@ class Graph(NamedTuple):
 
 
 class MessageFanOut(msgspec.Struct, frozen=True):
-    """A message that many depend on immediately."""
+    """A message with many immediate effects."""
 
     message: str
     effects: int
@@ -70,7 +70,7 @@ class GraphFigures(msgspec.Struct, frozen=True):
     """Dependencies that a table names; None for a log with deliveries."""
     stated_most: int | None
     dependencies: int
-    """Immediate ones: the edges of the graph."""
+    """Immediate dependencies: the edges of the graph."""
     dependencies_mean: float
     dependencies_most: int
     dependencies_histogram: dict[int, int]
@@ -80,7 +80,8 @@ class GraphFigures(msgspec.Struct, frozen=True):
     frontier: int
     """The most messages without an effect at once, if every message comes as early as it can."""
     antichain: int | None
-    """The width: most messages of which none happened before another; None if too many to compute."""
+    """The width: the most messages of which none happened before another; None if the graph is too large to
+    compute it."""
     busiest: list[MessageFanOut]
 
 
@@ -107,7 +108,7 @@ RESULT_SCHEMA = pa.schema(
 
 
 def graph_of_run(run: str, rows: pa.Table) -> Graph:
-    """The graph of one run's rows, in whatever order they come."""
+    """The graph of one run's rows, in any order."""
     rows = _to_single_group(without_own_deliveries(rows))
     try:
         encoded = encode_run(rows, {})
@@ -124,13 +125,14 @@ def graph_of_run(run: str, rows: pa.Table) -> Graph:
 
 
 def _to_single_group(rows: pa.Table) -> pa.Table:
-    """Without audiences, which do not matter here: one stream an origin is the least there can be."""
+    """The rows without audiences, which do not matter here: this leaves one stream per origin, the fewest
+    possible."""
     columns = [name for name in rows.column_names if name not in ("group", "destinations")]
     return rows.select(columns).append_column("group", pa.repeat(pa.scalar("", pa.string()), rows.num_rows))
 
 
 def _previous(encoded: EncodedRun) -> np.ndarray:
-    """The message that each message's sender sent before it; -1 if none. A stream is all that an origin
+    """The previous message of each message's sender; -1 if none. A stream is everything that an origin
     sends."""
     previous = np.arange(-1, encoded.streams.messages - 1)
     previous[encoded.streams.first[:-1]] = -1

@@ -1,4 +1,4 @@
-"""Reduces a run that several tasks went through: from the chunks of every message's past to its graph."""
+"""Reduces a run that several tasks processed: from the chunks of every message's past to its graph."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class DependencyGraphs:
         self.done.unpersist()
 
     def by_run(self) -> Iterator[GraphFigures]:
-        """The figures of each run, of which there are as many rows as runs."""
+        """The figures of each run, one row per run."""
         for row in self.figures.orderBy("run").toLocalIterator():
             yield msgspec.convert(row.asDict(recursive=True), GraphFigures)
 

@@ -3,7 +3,7 @@
 A process is a track; a send, a delivery or a change of the group is a slice. The viewer follows arrows (*flow
 events*) from slice to slice as far as they lead, and freezes if that is far (google/perfetto#3224). So there
 is an arrow for an immediate dependency only: from the send of the cause to its delivery at the process that
-then sends the effect. It ends there, and the effect's send is on the same track behind it.
+then sends the effect. The arrow ends there, and the send of the effect follows on the same track.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from antecede.trace.schema import SCHEMA, shown_message
 from antecede.trace.writer import write_whole
 
 _SLICE_NS = 1_000
-"""How long a slice is, if the next event leaves room."""
+"""The duration of a slice, if the next event leaves room."""
 
 Row = dict[str, Any]
 
@@ -72,7 +72,7 @@ def export_perfetto(trace: Path, file: Path, run: str | None = None) -> Perfetto
 
 
 def _tracks(rows: list[Row]) -> dict[str, list[Row]]:
-    """Each process's events in its own order."""
+    """The events of each process in its own order."""
     tracks: dict[str, list[Row]] = {name: [] for name in sorted({row["process"] for row in rows})}
     for row in sorted(rows, key=lambda row: row["index"]):
         tracks[row["process"]].append(row)
@@ -93,7 +93,7 @@ def _metadata(tracks: dict[str, list[Row]], run: str) -> Iterator[Row]:
 
 
 def _times(own: list[Row], start: int) -> Iterator[tuple[float, float]]:
-    """When each slice of a track begins and ends, in microseconds: one after the other, as they must be."""
+    """The start and end of each slice of a track, in microseconds; slices of a track must not overlap."""
     begins: list[int] = []
     for row in own:
         begins.append(max(row["time"] - start, begins[-1] + 1) if begins else row["time"] - start)

@@ -1,4 +1,5 @@
-"""Builds the dependency graph of a trace wherever it lies, and writes it to a folder: edges and a summary."""
+"""Builds the dependency graph of a trace wherever it is stored, and writes it to a folder: edges and a
+summary."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def graph_path(
 def _graphs_here(
     local: Path, engine: str, master: str | None, progress: Progress, bad: BadRows | None
 ) -> Iterator[Graph] | None:
-    """The graphs, if they can be built in this process; None if the trace is for Spark."""
+    """The graphs, if they can be built in this process; None if the trace needs Spark."""
     table = dependency_file(local)
     if table is not None:
         progress("reducing", 0, 0)
@@ -90,7 +91,7 @@ def _graphs_here(
 
 
 def _write_edges(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
-    """Pass the graphs on, and write their edges; the file is in place when all have passed."""
+    """Yield the graphs, and write their edges; the file is renamed into place after the last one."""
     if out is None:
         yield from graphs
         return
@@ -105,7 +106,7 @@ def _write_edges(graphs: Iterable[Graph], out: Path | None) -> Iterator[Graph]:
 
 
 def _rename_into_place(out: Path) -> None:
-    # The summary of an earlier graph must not lie beside the new edges.
+    # The summary of an earlier graph must not remain beside the new edges.
     _remove(out / SUMMARY)
     _remove(out / EDGES_FILE)
     (out / _UNFINISHED).rename(out / EDGES_FILE)

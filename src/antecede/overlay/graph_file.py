@@ -30,10 +30,10 @@ class GraphFile(NamedTuple):
     """A connected graph."""
 
     names: list[str]
-    """Of the nodes, in their order: as GraphML lists them; in an edge list by number, if all are numbers,
-    otherwise as they first appear."""
+    """The names of the nodes, in their order: as GraphML lists them; in an edge list by number if all are
+    numbers, otherwise by first appearance."""
     delays: dict[tuple[int, int], int | None]
-    """Of each link, in nanoseconds, with its lower node first; None where the file has none."""
+    """The delay of each link, in nanoseconds, with the lower node first; None where the file has no delay."""
 
     @property
     def neighbours(self) -> Neighbours:
@@ -62,7 +62,7 @@ def _read(file: Path) -> bytes:
             raise InputError(f"{file} is not a file")
         with file.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # a name with a null character is a ValueError
+    except (OSError, ValueError) as error:  # A name with a null character raises a ValueError.
         raise InputError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > _MAX_BYTES:
         raise InputError(f"{file} is larger than {_MAX_BYTES >> 20} MiB, too large for a graph")
@@ -70,7 +70,7 @@ def _read(file: Path) -> bytes:
 
 
 class _Builder:
-    """Collects nodes and links, and refuses what cannot be."""
+    """Collects nodes and links, and refuses invalid ones."""
 
     def __init__(self, file: Path, unit: str | None) -> None:
         self.file = file
@@ -108,7 +108,7 @@ class _Builder:
             raise self.refuse(line, f"more than {_MAX_LINKS:,} links")
 
     def sort_numbers(self) -> None:
-        """Put nodes in the order of their numbers, if that is what their names are."""
+        """Sort nodes by number, if their names are numbers."""
         if all(_NUMBER.fullmatch(name) for name in self._nodes):
             self._nodes = dict.fromkeys(sorted(self._nodes, key=lambda name: (int(name), name)))
 
@@ -152,10 +152,10 @@ class _GraphmlReader:
         self._edge: tuple[str, str] | None = None
         self._delay: str | None = None
         self._default: str | None = None
-        """The delay of edges that have none of their own."""
+        """The delay of edges without one of their own."""
         self._in_delay_key = False
         self._text: list[str] | None = None
-        """The text of an element with a delay, while it lasts."""
+        """The text of an element with a delay, while the element is open."""
         self._graphs = 0
         parser = self._parser = expat.ParserCreate(namespace_separator=" ")
         parser.StartDoctypeDeclHandler = self._refuse_doctype

@@ -10,7 +10,7 @@ Graph = list[list[int]]
 
 
 class IndexedRandom(Protocol):
-    """Random values by their number, so that a graph does not depend on the order of drawing."""
+    """Random values by index, so that a graph does not depend on the order of drawing."""
 
     def happens(self, number: int, probability: float) -> bool: ...
     def between(self, number: int, low: int, high: int) -> int: ...

@@ -1,4 +1,4 @@
-"""Overlays by name, and the interface of a user's own."""
+"""Overlays by name, and the interface for user-defined overlays."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ SHAPES: dict[str, Callable[[int], Neighbours]] = {
 
 
 def validated_neighbours(size: int, links: Iterable[tuple[int, int]], where: str) -> Neighbours:
-    """The neighbours of each peer, from links that somebody else has made; `where` is what errors call
-    them. Every peer must be able to reach every other."""
+    """The neighbours of each peer, from user-supplied links; `where` names them in errors. Every peer must be
+    able to reach every other."""
     pairs: list[tuple[int, int]] = []
     try:
         for one, other in links:

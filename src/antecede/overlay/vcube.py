@@ -1,10 +1,10 @@
 """VCube (paper 004): a spanning tree rooted at every peer, computed locally without any communication.
 
 Seen from peer i, the others fall into clusters: cluster b holds those whose highest bit that differs from i
-is bit b. Whoever receives a message from a peer in its cluster b forwards it to its clusters below b, to
+is bit b. A peer that receives a message from a peer in its cluster b forwards it to its clusters below b, to
 one peer in each: the first that exists. In a full cube that is i with bit b flipped; for other sizes it is
-VCube's own rule for failed peers, applied to ranks that do not exist. A cluster consists of one peer and
-that peer's lower clusters, so each peer receives a message exactly once, for every size.
+VCube's own rule for failed peers, applied to ranks that do not exist. A cluster consists of one peer and that
+peer's lower clusters, so each peer receives a message exactly once, for every size.
 """
 
 from __future__ import annotations

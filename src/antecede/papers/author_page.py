@@ -42,7 +42,7 @@ CITATIONS = {
     "Communication-Efficient Causal Broadcast Protocol. ICPP 2018.",
 }
 _SHOWN_KINDS = 6
-"""Kinds of rows in the essentials; the others open on a click."""
+"""Kinds of rows shown in the essentials; the others open on a click."""
 _SHORT = 220
 """Characters of a reason that are shown at once; the rest opens on a click."""
 
@@ -53,7 +53,8 @@ def file_name(paper: str) -> str:
 
 
 def author_page(result: PaperResult, others: Sequence[str], audited: str, index: str, scale: Scale) -> str:
-    """The report on one paper as HTML. `others` are the papers that have one, `index` is the page of all."""
+    """The report on one paper as HTML. `others` are the papers that also have a report, `index` is the page
+    that lists all."""
     paper = result.paper
     rows = [row for row in result.rows if not row.own]
     printed = runs_of(paper.name, "printed")
@@ -170,7 +171,8 @@ def _not_confirmed(rows: Sequence[ScoreRow], command: str) -> Section:
 
 
 def _rules(printed: Sequence[SmallestRun]) -> list[Section]:
-    """Rules are not among the numbers and claims; a claim that rests on one is counted there."""
+    """Rules are not counted among the numbers and claims; a claim that rests on a rule is counted with the
+    claims."""
     if not printed:
         return []
     one = len(printed) == 1
@@ -292,7 +294,7 @@ def _how_it_was_read(paper: Paper, choice: ChosenReading, rows: int) -> Section:
 
 
 def _choice(paper: Paper, choice: ChosenReading, rows: int) -> str:
-    """Which joint reading the paper is judged by, in the words of its readings, and how it was chosen."""
+    """The joint reading by which the paper is judged, in the words of its readings, and how it was chosen."""
     chosen = "; ".join(
         f"{reading.question}: {each.reading}"
         for reading in paper.readings

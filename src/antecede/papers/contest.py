@@ -20,7 +20,7 @@ MEASURES = {
     "packets": ("packets", 1.0, ""),
     "control bytes": ("link_bytes", 1.0, "B"),
 }
-"""What is compared; packets and bytes are per delivery."""
+"""The measures that are compared; packets and bytes are per delivery."""
 
 
 PEERS: dict[Scale, int] = {"quick": 16, "full": 48}
@@ -29,7 +29,7 @@ SECONDS, RATE, PAYLOAD = 1.5, 8, 50
 
 
 def setup(scale: Scale) -> str:
-    """Group and load, as a sentence."""
+    """Group and load, in one sentence."""
     runs = "one run" if len(SEEDS[scale]) == 1 else f"means of {len(SEEDS[scale])} runs"
     return (
         f"{PEERS[scale]} processes that each broadcast {RATE} messages of {PAYLOAD} bytes a second, at "

@@ -14,13 +14,13 @@ from antecede.report.page import Markup, details, figure
 from antecede.report.svg import text as escape
 
 _OPEN, _FEW = 6, 4
-"""Figures that are shown at once, and printed points whose verdicts are named one by one."""
+"""The number of figures shown at once, and of printed points whose verdicts are listed individually."""
 _WIDE = 30
-"""How many times as high one line may end as another on a linear scale."""
+"""The largest ratio of the heights at which two lines may end on a linear scale."""
 _LEVEL = 3
-"""So many printed points of the same height are a value for the whole axis."""
+"""This many printed points of the same height are a value for the whole axis."""
 _SAME = 1e-6
-"""Two ratios that differ by less are of the same values."""
+"""Ratios that differ by less are considered to be of the same values."""
 
 
 def panels(figures: Sequence[Figure], rows: Sequence[ScoreRow] = ()) -> str:
@@ -94,14 +94,15 @@ def _named(verdict: Verdict | None) -> Markup:
 
 
 def _judge(published: float, ours: float | None, rows: Sequence[ScoreRow]) -> Verdict | None:
-    """The verdict of the point's row; None if no row has it, as it is drawn for another reading."""
+    """The verdict of the point's row; None if no row has this point, because it is drawn for another
+    reading."""
     if ours is None:
         return "pending"
     return next((row.verdict for row in rows if _is_of(row, published, ours)), None)
 
 
 def _is_of(row: ScoreRow, published: float, ours: float) -> bool:
-    """Whether a row compares these values, perhaps in another unit (nodes, and their share)."""
+    """Whether a row compares these values, possibly in another unit (nodes, and their share)."""
     if not isinstance(row.published, float | int) or not isinstance(row.measured, float | int):
         return False
     if not published or not row.published:

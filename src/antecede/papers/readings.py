@@ -17,7 +17,7 @@ from antecede.papers.scoreboard import ScoreRow
 from antecede.papers.verdicts import AGREES, CLOSE, MATCH
 
 Joint = dict[str, str]
-"""The alternative that is chosen of each reading, by name."""
+"""The chosen alternative of each reading, by name."""
 
 
 class Alternative(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Agreement(msgspec.Struct, frozen=True):
     """How well rows agree by their means alone, for comparing readings; verdicts need intervals."""
 
     close: int
-    """Numbers within 25 %, and claims that hold, or would by their means."""
+    """Numbers within 25 %, and claims that hold, or would hold by their means."""
     matching: int
     """Numbers within 10 %, and claims that hold."""
     rows: int
@@ -78,7 +78,7 @@ class Tried(msgspec.Struct, frozen=True):
 
     readings: int
     agreeing: int
-    """With how many the row is within 25 %, or holds, by its mean."""
+    """The number of joint readings in which the row is within 25 %, or holds, by its mean."""
     low: float | None = None
     high: float | None = None
     """The least and the greatest mean of a number."""
@@ -112,10 +112,10 @@ class ChosenReading(msgspec.Struct, frozen=True):
     """Every joint reading, best first; empty if there was nothing to choose."""
     seeds: Seeds
     tried: dict[str, Tried] = {}
-    """What all joint readings gave, for each row by its quantity."""
+    """The results of all joint readings, for each row by its quantity."""
 
     def explain(self, row: ScoreRow) -> ScoreRow:
-        """The row, with what the other readings gave if it does not agree."""
+        """The row, with the results of the other readings if it does not agree."""
         tried = self.tried.get(row.quantity)
         if tried is None or row.own or row.verdict in (*AGREES, "pending"):
             return row
@@ -133,7 +133,7 @@ def joint_readings(readings: Sequence[Reading]) -> list[Joint]:
 def choose(scored: Sequence[tuple[Joint, Sequence[ScoreRow]]], seeds: Seeds) -> ChosenReading:
     """The joint reading with which most rows agree; of equal ones the one declared first."""
     agreements = [(joint, Agreement.of(rows)) for joint, rows in scored]
-    ranking = sorted(agreements, key=lambda pair: pair[1].shares, reverse=True)  # stable
+    ranking = sorted(agreements, key=lambda pair: pair[1].shares, reverse=True)  # The sort is stable.
     by_row: dict[str, list[ScoreRow]] = {}
     for _, rows in scored:
         for row in rows:

@@ -26,8 +26,8 @@ PAPERS: dict[str, Paper] = {
 }
 BOARD = "scoreboard.json"
 _SMALL = 20_000
-"""Deliveries in a run that leaves a trace, to be drawn. All others are audited while they run: writing their
-traces would cost more than simulating them."""
+"""The most deliveries of a run that leaves a trace to be drawn. All other runs are audited while they run:
+writing their traces would cost more than simulating them."""
 
 
 def reproduce(
@@ -95,9 +95,9 @@ class _Study:
         """How long the runs took, in words."""
 
     def run(self, grid: Sequence[Scenario]) -> SweepResult:
-        """Make the runs that are not finished; the result is of all runs asked for so far.
+        """Execute the unfinished runs; the result covers all runs requested so far.
 
-        All runs with one seed come before those with the next, so that what is stopped can be scored.
+        All runs with one seed precede those with the next, so that an interrupted study can be scored.
         """
         self._asked |= {setting.key(): setting for setting in sorted(grid, key=lambda each: each.seed)}
         unique = list(self._asked.values())

@@ -31,11 +31,11 @@ class ScoreRow(msgspec.Struct, frozen=True):
     verdict: Verdict
     why: str
     own: bool = False
-    """A result of ours that the paper does not claim."""
+    """Whether it is a result of ours that the paper does not claim."""
     scale: float = 0.0
     """The least scale that a slope is compared on (`verdicts.FLAT`)."""
     likely: bool = False
-    """An undecided claim of which the means are as claimed."""
+    """Whether it is an undecided claim whose means agree with it."""
     tried: str = ""
     """What all readings of the paper gave, as a sentence, if the row does not agree."""
 

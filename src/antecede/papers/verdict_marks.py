@@ -60,7 +60,7 @@ def bar(rows: Sequence[ScoreRow]) -> Markup:
 
 
 def squares(rows: Sequence[ScoreRow]) -> Markup:
-    """A square for each row that leads to it, and what the colours mean, in words."""
+    """A square for each row, which links to it, and a legend of the colours."""
     drawn = ""
     for place, row in enumerate(rows):
         words = escape(f"{row.quantity}: {row.verdict}")
@@ -76,7 +76,7 @@ def anchor(place: int) -> str:
 
 
 class RowKind(msgspec.Struct, frozen=True):
-    """Rows with one verdict and one reason that differ in the same numbers only, such as sizes."""
+    """Rows that have the same verdict and reason and differ only in some numbers, such as sizes."""
 
     rows: list[ScoreRow]
 
@@ -95,7 +95,8 @@ class RowKind(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The reason, and the evidence for a claim, case by case. What other readings gave is of one row."""
+        """The reason, and the evidence for a claim, case by case. The results of other readings are shown for
+        single rows."""
         cases = _with_cases([row.quantity for row in self.rows])[1]
         shown_for = [f"{case}: " if case else "" for case in cases]
         evidence = [
@@ -128,7 +129,7 @@ def kinds(rows: Sequence[ScoreRow]) -> list[RowKind]:
 
 
 def _belongs(row: ScoreRow, alike: Sequence[ScoreRow]) -> bool:
-    """Whether a row differs from the first of others where these do, and in nothing else."""
+    """Whether a row differs from the first of others only where these do."""
     first = alike[0]
     if len(alike) == _MANY or (row.verdict, row.why) != (first.verdict, first.why):
         return False
@@ -137,7 +138,7 @@ def _belongs(row: ScoreRow, alike: Sequence[ScoreRow]) -> bool:
 
 
 def _differences(one: str, other: str) -> list[int]:
-    """Which numbers of two texts differ; none if anything else does."""
+    """The numbers in which two texts differ; none if anything else differs."""
     parts, others = _NUMBER.split(one), _NUMBER.split(other)
     if parts[::2] != others[::2]:
         return []
@@ -145,7 +146,7 @@ def _differences(one: str, other: str) -> list[int]:
 
 
 def _with_cases(quantities: Sequence[str]) -> tuple[str, list[str]]:
-    """Quantities that differ in numbers only as one text, and what is different in each.
+    """Quantities that differ only in numbers, as one text, and the differing numbers of each.
 
     >>> _with_cases(["a, 0–50 ms", "a, 50–250 ms"])
     ('a, 0–50, 50–250 ms', ['0–50', '50–250'])
@@ -171,7 +172,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _ours(row: ScoreRow) -> float | str | None:
-    """What was measured, in a word for a claim; the evidence is too long for a column."""
+    """The measured value, or a word for a claim; the evidence is too long for a column."""
     return CLAIMS.get(row.verdict, "") if isinstance(row.measured, str) else row.measured
 
 

@@ -1,4 +1,5 @@
-"""Verdicts by equivalence: agreement has to be shown, it is not what remains where no difference was found.
+"""Verdicts by equivalence testing: agreement has to be demonstrated; the absence of a significant difference
+is not enough.
 
 A published number is compared with the 95 % confidence interval of ours, never with its mean alone:
 

@@ -1,9 +1,9 @@
 """The one interface of every protocol, and the values that cross it.
 
-A protocol is a pure state machine. It never touches a clock, a socket, a file or a random number: time
-comes in as `now` (integer nanoseconds), and what is to be done comes out as `Effects`. Peers are ranks, 0
-to size - 1; drivers know their names. A mistake of the caller is a `LocalError`. Whatever bytes another
-peer sends, the only error they can raise is a `RemoteError`.
+A protocol is a pure state machine. It never touches a clock, a socket, a file or a random number: time comes
+in as `now` (integer nanoseconds), and the required actions come out as `Effects`. Peers are ranks, 0 to size
+- 1; drivers know their names. A mistake of the caller is a `LocalError`. Whatever bytes another peer sends,
+the only error they can raise is a `RemoteError`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     information."""
 
     metric_name: ClassVar[str] = ""
-    """The prefix of metrics on packets of this type, as in `down_packets`. It must not change when the
-    class is renamed, because stored results use it. Empty: the class name in lower case."""
+    """The prefix of metrics on packets of this type, as in `down_packets`. It must not change when the class
+    is renamed, because stored results use it. If empty, the class name in lower case is used."""
     since: ClassVar[int] = 0
-    """The version of a live group's wire format that has brought it (`live/versions.py`)."""
+    """The version of a live group's wire format that introduced this type (`live/versions.py`)."""
 
     @classmethod
     def metric_prefix(cls) -> str:
@@ -58,7 +58,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return 0
 
     def message_ids(self) -> tuple[MessageId, ...]:
-        """The messages that it carries; none if it is a control packet."""
+        """The messages that the packet carries; none if it is a control packet."""
         return ()
 
     def payloads_by_span(self) -> tuple[list[bytes], ...]:
@@ -66,7 +66,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return ()
 
     def spans(self) -> tuple[Span, ...]:
-        """The messages that it carries, as spans."""
+        """The messages that the packet carries, as spans."""
         return tuple((origin, seq, seq) for origin, seq in self.message_ids())
 
 
@@ -82,7 +82,7 @@ class Effects(msgspec.Struct, frozen=True, gc=False):
 
     sends: tuple[Send, ...] = ()
     wake_at: int | None = None
-    """When to call `wake`, besides the times that were asked for before."""
+    """When to call `wake`, in addition to times requested before."""
     message: MessageId | None = None
     """The identity of the message just broadcast."""
 
@@ -96,7 +96,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     message: MessageId
     payload: bytes
     causes: dict[int, int] | None = None
-    """If its packet names them: its immediate dependencies by peer, without its sender's previous message."""
+    """If the packet names them: the message's immediate dependencies by peer, without its sender's previous
+    message."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -169,7 +170,7 @@ class HoldBackQueue(msgspec.Struct, Generic[K, P]):
             self.hold(packet, unmet, is_met)
 
     def discard(self, packets: Callable[[P], bool]) -> list[P]:
-        """Take out the packets for which `packets` is true, held or ready; returns them."""
+        """Remove the packets for which `packets` is true, held or ready. Returns them."""
         found = [packet for packet in self.ready if packets(packet)]
         self.ready = [packet for packet in self.ready if not packets(packet)]
         for dependency, held in list(self.held.items()):
@@ -199,7 +200,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     summary: ClassVar[str]
     """What a message carries, in one line."""
     control: ClassVar[str]
-    """How much that is in a group of n."""
+    """The size of that, in a group of n."""
     links: ClassVar[LinkRequirements]
     packets: ClassVar[Any]
     """The type of its packets, or the union of their types."""
@@ -207,7 +208,8 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     buffering: ClassVar[str] = "until its causes are delivered"
     """What a message waits for."""
     membership: ClassVar[str] = "nothing changes"
-    """What may change in a group of this class. Members come and go in those of `antecede.membership`."""
+    """Which parts of a group of this class may change. Members come and go in the classes of
+    `antecede.membership`."""
     overlapping_groups: ClassVar[bool] = False
     """Whether groups may overlap; then `with_groups(groups, size)` creates members."""
     layout: ClassVar[Any] = None
@@ -216,7 +218,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     """Whether links may open and close during a run; `neighbours` are those open from the start."""
 
     relays: ClassVar[bool] = True
-    """Whether a receipt or a timer may make a member send; if not, it sends only when it broadcasts."""
+    """Whether a receipt or a timer may make a member send; if not, a member sends only when it broadcasts."""
     symmetric: ClassVar[bool] = False
     """Whether all members are alike: exchanging two of them changes nothing but their ranks."""
     ignores_copies: ClassVar[bool] = False
@@ -225,12 +227,13 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     """Whether messages are delivered in the order of their first receipt, so that none is ever held."""
 
     any_event_unblocks: ClassVar[bool] = False
-    """Whether any packet, timer or broadcast may make a held message next, not only what it depends on."""
+    """Whether any packet, timer or broadcast may make a held message deliverable, not only the messages it
+    depends on."""
     carries_immediate_dependencies: ClassVar[bool] = False
     """Whether packets name exactly the immediate dependencies, so that deliveries report them."""
     names_causes: ClassVar[bool] = True
-    """Whether live members name them in the payload if packets do not; not where that would cost more than
-    the packets do."""
+    """Whether live members name the dependencies in the payload if packets do not; off where that would cost
+    more than the packets themselves."""
 
     kernel: ClassVar[str] = ""
     """The package of `antecede.sim.kernels` with the compiled twin of this class; empty if there is none.
@@ -253,8 +256,9 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         return [cls(me, size) for me in range(size)]
 
     def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
-        """The peers that this member may still send to because of another's message, which it has received or
-        will receive; None if it does not say. A peer that is missing once must be missing from then on."""
+        """The peers to which this member may still send because of another member's message, received or
+        still to be received; None if the protocol does not say. A peer once absent from the result must stay
+        absent."""
         return None if self.relays else ()
 
     @abc.abstractmethod
@@ -291,8 +295,8 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         return [wait for wait in self.waiting() if wait.cause is not None and wait.cause.origin in origins]
 
     def awaits_own(self, first: int, last: int) -> bool:
-        """Whether held messages wait for one of these, which this member will broadcast next. They are a
-        liar's: nobody can know a message that was not sent."""
+        """Whether held messages wait for one of these, which this member will broadcast next. Such messages
+        are forged: no peer can know a message that was not sent."""
         return False
 
     def count_held(self) -> int:
@@ -302,7 +306,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
     def last_awaited(self, origin: int) -> int:
         """The last message of an origin that any message held so far has waited for; 0 if there is none.
 
-        O(1) where drivers ask often; here it looks at all that is held.
+        O(1) where drivers ask often; this default scans all held messages.
         """
         causes = (wait.cause for wait in self.waiting())
         return max((cause.seq for cause in causes if cause and cause.origin == origin), default=0)
@@ -320,17 +324,18 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         return tuple(peer for peer in range(self.size) if peer != self.me)
 
     def members_behind(self) -> dict[int, frozenset[int]]:
-        """The partners that reach the group through this member alone; for each, it and all others that reach
-        this member through it."""
+        """The partners that reach the group through this member alone; for each, the partner and all members
+        that reach this member through it."""
         return {}
 
     def upstream(self) -> int | None:
-        """The partner through which this member reaches all that are not behind it, if that is one."""
+        """The partner through which this member reaches all members that are not behind it, if there is a
+        single one."""
         return None
 
     def on_repair(self, packet: Packet) -> list[tuple[int, Packet]]:
-        """Another member supplies a packet that was lost with its sender: what to receive, and from which
-        peer.
+        """Another member supplies a packet that was lost with its sender. Returns what to receive, and from
+        which peer.
 
         Empty if this member cannot use the packet.
         """
@@ -341,7 +346,7 @@ class Protocol(msgspec.Struct, metaclass=_AbstractStruct):
         return "member"
 
     def wake(self, now: int) -> Effects:
-        """A time that was asked for by `wake_at` has come."""
+        """A time requested by `wake_at` has come."""
         return NO_EFFECTS
 
     def link_opened(self, link: int, now: int) -> Effects:

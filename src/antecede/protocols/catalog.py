@@ -1,4 +1,4 @@
-"""The protocols by name; protocols of the user's own are named as module:Class."""
+"""The protocols by name; user-defined protocols are named as module:Class."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
 
 
 def fingerprint(name: str) -> str:
-    """What results depend on besides the protocol's name: a digest of a user's own module, or of the files
-    that a command names; empty for ours."""
+    """What results depend on besides the protocol's name: a digest of a user's module, or of the files that a
+    command names; empty for built-in protocols."""
     if name in PROTOCOLS:
         return ""
     if name.startswith(PREFIX):
@@ -70,5 +70,5 @@ def fingerprint(name: str) -> str:
 
 
 def as_file_name(name: str) -> str:
-    """A protocol's name as the name of a file."""
+    """A protocol's name in a form usable as a file name."""
     return re.sub(r"[^\w-]+", ".", name).strip(".")

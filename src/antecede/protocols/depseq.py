@@ -1,8 +1,8 @@
 """Dependency sequences (Prakash & Singhal 1997), the baseline of paper 000.
 
 A message carries everything that happened before it, as sequences: for each peer, the sequence numbers of its
-messages as intervals. Nothing is ever forgotten. Under causal delivery, what is known of a peer is one
-interval from 1, so the cost is that of a vector with an entry for each peer heard from: 8 bytes an interval
+messages as intervals. Nothing is ever forgotten. Under causal delivery, the known messages of a peer are one
+interval from 1, so the cost is that of a vector with an entry for each peer heard from: 8 bytes per interval
 as the paper counts. A message is delivered once it is the sender's next and every number that it names is
 delivered.
 
@@ -53,7 +53,7 @@ class DepSeq(Flat):
         return SequencePacket(payload, self.me, seq, self.next_causes())
 
     def on_delivered(self, packet: StampedPacket) -> None:
-        """Add this one message: everything that it names was delivered here before it."""
+        """Add this one message: everything that it names was delivered here before."""
         number = (packet.seq, packet.seq)
         self.sequences[packet.origin] = merge_intervals(self.sequences.get(packet.origin, []), [number])
 

@@ -1,4 +1,5 @@
-"""What the flat protocols share: one packet to everybody, held until what it names is delivered.
+"""The common part of the flat protocols: one packet to every peer, held until the messages it names are
+delivered.
 
 They differ only in what a message names: its sender's whole vector clock, the entries that changed, its
 immediate dependencies, or everything before it. All deliver a message once it is its sender's next and every
@@ -32,7 +33,7 @@ from antecede.protocols.base import (
 from antecede.protocols.limits import MAX_AHEAD, MAX_BATCH_MESSAGES
 
 UnmetDependencies = list[MessageId]
-"""For each peer of which something is still to be delivered, the last such message."""
+"""For each peer with messages still to be delivered, the last such message."""
 
 Interval = tuple[int, int]
 """First and last number, both included."""
@@ -109,9 +110,9 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
     payloads: list[bytes]
     origin: int
     seq: int
-    """Of the first message."""
+    """The sequence number of the first message."""
     causes: dict[int, int]
-    """Of the first message."""
+    """The dependencies of the first message."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.payloads) <= MAX_BATCH_MESSAGES:
@@ -134,7 +135,7 @@ class MessageBatch(Packet, frozen=True, array_like=True, tag=15):
         return ((self.origin, self.seq, self.last),)
 
     def split(self) -> list[DependencyPacket]:
-        """Its messages, each as if it had been sent alone."""
+        """The messages of the batch, each as if it had been sent alone."""
         packets, causes = [], self.causes
         for seq, payload in enumerate(self.payloads, self.seq):
             packets.append(DependencyPacket(payload, self.origin, seq, causes))
@@ -228,13 +229,13 @@ class Flat(Protocol):
     received: dict[int, BitWindow] = msgspec.field(default_factory=dict)
     holdback: HoldBackQueue[MessageId, FlatPacket] = msgspec.field(default_factory=HoldBackQueue)
     awaited: dict[int, int] = msgspec.field(default_factory=dict)
-    """For each peer, the last message that one held so far has waited for."""
+    """For each peer, the last message that any message held so far has waited for."""
     is_open: bool = False
     """Whether the group changes: messages may name peers that are not known here yet."""
     audience: tuple[int, ...] = ()
     """In a group that changes, the peers that broadcasts go to."""
     forgotten: set[int] = msgspec.field(default_factory=set)
-    """In a group that changes, peers that are forgotten, and that messages on their way may name."""
+    """In a group that changes: forgotten peers that messages in flight may still name."""
 
     def __post_init__(self) -> None:
         if not self.delivered:
@@ -250,7 +251,7 @@ class Flat(Protocol):
 
     @abc.abstractmethod
     def next_causes(self) -> dict[int, Any]:
-        """What the next message names, for drivers that sign it."""
+        """The dependencies that the next message will name, for drivers that sign them."""
 
     def on_delivered(self, packet: StampedPacket) -> None:
         """The message in `packet` has just been delivered here."""
@@ -260,7 +261,7 @@ class Flat(Protocol):
         self._record_own(seq)
         others = self.others()
         packet = self.stamp(seq, payload)
-        # In a group that changes, whoever was removed may lack it, though it is sent to nobody.
+        # In a group that changes, a removed member may lack it, though it is sent to nobody.
         sends = (Send(others, packet),) if others or self.is_open else ()
         return Effects(sends=sends, message=MessageId(self.me, seq))
 
@@ -269,10 +270,10 @@ class Flat(Protocol):
         return self.audience if self.is_open else other_peers(self.me, self.size)
 
     def _record_own(self, last: int) -> None:
-        """This peer has sent its messages up to `last`, which delivers them here.
+        """This peer has sent its messages up to `last`, which also delivers them here.
 
-        Somebody may have named one of them before: whoever relayed that could not know that it was a lie, so
-        it was held.
+        Another member may have named one of them before. Its relays could not know that this was a lie, so
+        the message was held.
         """
         first, self.delivered[self.me] = self.delivered[self.me] + 1, last
         if self.awaits_own(first, last):
@@ -291,7 +292,8 @@ class Flat(Protocol):
         return NO_EFFECTS
 
     def _validate(self, packet: Packet) -> tuple[FlatPacket, UnmetDependencies]:
-        """The packet, if a correct peer may have sent it, and its dependencies that are not delivered yet."""
+        """The packet, if a correct peer may have sent it, and those of its dependencies that are not
+        delivered yet."""
         if not isinstance(packet, self.message_packets):
             raise RemoteError(f"{self.name} has no packets of type {type(packet).__name__}")
         origin, seq, delivered = packet.origin, packet.seq, self.delivered
@@ -360,8 +362,8 @@ class Flat(Protocol):
         return waiting
 
     def waiting_for(self, origins: Collection[int]) -> list[Waiting]:
-        """O(messages that are waited for), and those are few where many wait for the same. Of a batch that is
-        its first message: the others wait for that."""
+        """O(messages waited for), which are few where many messages wait for the same one. Of a batch, only
+        its first message is reported: the others wait for that one."""
         return [
             Waiting(packet.message_ids()[0], cause)
             for cause, held in self.holdback.held.items()
@@ -383,10 +385,11 @@ class Flat(Protocol):
     def last_awaited(self, origin: int) -> int:
         return self.awaited.get(origin, 0)
 
-    # Groups that change
+    # Groups that change.
 
     def begin(self, counts: dict[int, int], admission: MessageId) -> None:
-        """This member is new: it has what its sponsor had, and depends on the message that admitted it."""
+        """This member is new: it starts with its sponsor's state, and depends on the message that admitted
+        it."""
         self.delivered, self.received, self.awaited = {}, {}, {}
         for peer, count in counts.items():
             self.add_peer(peer, count)
@@ -398,52 +401,53 @@ class Flat(Protocol):
         return self.broadcast(payload, now)
 
     def held_directly(self) -> list[tuple[int, list[MessageId]]]:
-        """The sources of messages that came directly, are in no stream and are held, and what they name."""
+        """The sources of messages that arrived directly, belong to no stream and are held, with their
+        dependencies."""
         return []
 
     def refuse(self, peer: int) -> None:
-        """A peer that is not known here will never be."""
+        """A peer that is unknown here will never become known."""
 
     def receive_directly(self, packet: Packet, now: int) -> Effects:
-        """A message that its source has sent to every peer itself."""
+        """A message that its source has sent directly to every peer."""
         self._accept(*self._validate(packet))
         return NO_EFFECTS
 
     def set_view(self, peers: tuple[int, ...]) -> list[tuple[int, MessageId]]:
-        """Broadcasts go to these peers from now on. Returns messages to send again, and to whom."""
+        """Broadcasts go to these peers from now on. Returns messages to resend, with their destinations."""
         self.audience = peers
         return []
 
     def suspect(self, peer: int) -> list[tuple[int, MessageId]]:
-        """A peer seems to be down. Returns messages to send again, and to whom."""
+        """A peer is suspected of having failed. Returns messages to resend, with their destinations."""
         return []
 
     def trust(self, peer: int) -> list[tuple[int, MessageId]]:
-        """A peer that was suspected is there after all. Returns messages to send again, and to whom."""
+        """A suspected peer is alive after all. Returns messages to resend, with their destinations."""
         return []
 
     def sponsor(self, peer: int) -> None:
         """This member has admitted a peer."""
 
     def forget_up_to(self, peer: int, stable: int) -> None:
-        """The messages of a peer up to this one are stable: nobody will need them again."""
+        """The messages of a peer up to this one are stable: no member will need them again."""
 
     def add_peer(self, peer: int, count: int = 0) -> None:
-        """A peer is new, or its messages up to `count` are delivered."""
+        """A peer is new, or its messages up to `count` are already delivered."""
         self.delivered[peer], self.received[peer] = count, BitWindow(count)
         self.awaited.setdefault(peer, 0)
 
     def drop_peer(self, peer: int) -> None:
-        """Forget a peer: nobody will name it again."""
+        """Forget a peer: no message will name it again."""
         for table in (self.delivered, self.received, self.awaited):
             table.pop(peer, None)
 
     @abc.abstractmethod
     def stop_naming(self, peer: int) -> None:
-        """Messages no longer name a peer, of which everybody has delivered everything."""
+        """Messages no longer name a peer whose messages are all delivered everywhere."""
 
     def received_up_to(self, peer: int) -> int:
-        """The last message of a peer that is here without a gap before it, delivered or not."""
+        """The last message of a peer that has been received without a gap before it, delivered or not."""
         return self.received[peer].base
 
     def has_received(self, message: MessageId) -> bool:
@@ -463,22 +467,23 @@ class Flat(Protocol):
         for seq in kept:
             self.received[peer].add(seq)
         for packet in self.holdback.discard(lambda each: each.origin == peer and _last(each) > last):
-            # Of a batch, what comes before the end stays.
+            # The part of a batch before the end is kept.
             for single in packet.split() if isinstance(packet, MessageBatch) else ():
                 if self.delivered[peer] < single.seq <= last:
                     previous = MessageId(peer, single.seq - 1)
                     self.holdback.hold(single, [*self._unmet(single), previous], self._is_delivered)
 
     def parts(self, packet: Packet) -> list[Packet]:
-        """A packet as packets with messages of one peer each."""
+        """A packet, split into packets with messages of one peer each."""
         return [packet]
 
     def joined(self, parts: list[Packet]) -> list[Packet]:
-        """The reverse of `parts`, for some of them."""
+        """The inverse of `parts`, for some of the packets."""
         return parts
 
     def dependencies(self, packet: Packet) -> list[MessageId]:
-        """What the messages in a packet name that is not delivered here, also of peers that are forgotten."""
+        """The dependencies of the messages in a packet that are not delivered here, including those on
+        forgotten peers."""
         if not isinstance(packet, self.message_packets):
             return []
         return packet.unmet(self.delivered, self.is_open)

@@ -1,13 +1,13 @@
 """Flooding on a deterministic overlay (paper 002): causal order from FIFO links alone.
 
-Whoever receives a message for the first time forwards it to all neighbours but the one it came from, and only
-then delivers it. Then causes travel ahead of their effects on every path of FIFO links, so nothing is ever
-held, and a message carries nothing but its identity (4 bytes of sequence number as the paper counts).
+A member that receives a message for the first time forwards it to all neighbours except the one it came from,
+and only then delivers it. So causes travel ahead of their effects on every path of FIFO links, nothing is
+ever held, and a message carries only its identity (4 bytes of sequence number as the paper counts).
 
-The order of the two steps matters. The paper's Figure 2 delivers first; an application that replies inside
-its delivery then overtakes what it replies to. Here drivers carry out sends before they ask for deliveries.
-Links must be reliable and FIFO, and may only be lost, not added (`pc` allows that). Duplicates are
-recognised by the set of messages received, not by a counter.
+The order of the two steps matters. The paper's Figure 2 delivers first; a reply that an application sends
+inside its delivery then overtakes the message that it replies to. Here drivers carry out sends before they
+ask for deliveries. Links must be reliable and FIFO, and may only be lost, not added (`pc` allows that).
+Duplicates are recognised by the set of messages received, not by a counter.
 
 A message crosses nearly every link, some twice: about n log2 n packets on a hypercube, against n - 1 for
 the flat protocols. Time O(log n) a delivery, memory O(n).

@@ -35,7 +35,7 @@ from antecede.protocols.flat import (
 from antecede.protocols.limits import MAX_BATCH_MESSAGES
 
 _NO_CAUSES: dict[int, int] = {}
-"""Of all messages of a batch but the first. Never changed."""
+"""The dependencies of all messages of a batch but the first. Never changed."""
 
 
 class Mbcp(Flat):
@@ -72,8 +72,8 @@ class Mbcp(Flat):
         self.causes[packet.origin] = packet.seq
 
     def _drop_causes(self, named: dict[int, int]) -> None:
-        """A message was delivered that depends on these. The next message depends on them through it, so they
-        are no longer immediate."""
+        """A delivered message depends on these. The next message depends on them through it, so they are no
+        longer immediate."""
         causes = self.causes
         for peer, seq in named.items():
             if causes.get(peer) == seq:

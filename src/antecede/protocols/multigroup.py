@@ -54,7 +54,7 @@ class GroupPacket(MessagePacket, frozen=True, array_like=True, tag=5):
     previous: int
     """The sequence number of the sender's previous message to this group; 0 if this is the first."""
     causes: list[tuple[int, int, int]]
-    """(sender, group, sequence number)"""
+    """Dependencies, as (sender, group, sequence number)."""
 
     def message_ids(self) -> tuple[MessageId, ...]:
         return (MessageId(self.origin, self.seq),)
@@ -118,7 +118,8 @@ class Multigroup(Protocol):
         raise LocalError(f"peer {self.me} is in no group {group}")
 
     def _uncovered(self, index: int) -> list[tuple[int, int, int]]:
-        """What a message to a group must name: what no earlier message to it has named."""
+        """The dependencies that a message to a group must name: those that no earlier message to it has
+        named."""
         return [
             (sender, group, cause.seq)
             for (sender, group), cause in self.causes.items()
@@ -126,7 +127,7 @@ class Multigroup(Protocol):
         ]
 
     def _cover(self, index: int) -> None:
-        """A message to a group was sent: drop what went to that group; it covers the rest."""
+        """A message to a group was sent: drop dependencies on that group; the message covers the others."""
         for source, cause in list(self.causes.items()):
             if source[1] == index:
                 self._drop(source, cause.seq)

@@ -1,4 +1,5 @@
-"""What a protocol of the user's own must declare and return: a mistake is one sentence, before any run."""
+"""What a user-defined protocol must declare and return: a mistake is reported in one sentence, before any
+run."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ def _packet_types(packets: Any) -> list[type[Packet]]:
 
 
 def _try_out(kind: type[Protocol]) -> str:
-    """What is wrong with the values that two members return for the first message. What they raise is left to
-    the run that comes next, which shows it with its place."""
+    """Check the values that two members return for the first message. Exceptions are left to the run that
+    follows, which reports them with their location."""
     try:
         sender, receiver = kind.group(2)
         effects = sender.broadcast(b"", 0)

@@ -7,12 +7,12 @@ Over safe FIFO links causes travel ahead of their effects, so nothing is held ba
 nothing but its identity.
 
 When x opens a link to y, it buffers for y what it delivers from now on, and floods a ping over its safe
-links. Whoever receives that ping for the first time forwards it over its own safe links. On each of them
-the ping travels behind everything that x had delivered when it sent the ping, because that is what safe
-means. So when the ping arrives at y, all of that has arrived too. y replies with a pong over the new link;
-x sends the buffer over it, and the link is safe. A link counts from its opening: a ping sent before it
-closed proves nothing after it is open again. The two directions are independent. As long as x has delivered
-nothing, its links are safe from the start.
+links. A member that receives this ping for the first time forwards it over its own safe links. On each of
+them the ping travels behind everything that x had delivered when it sent the ping; that is the meaning of
+safe. So when the ping arrives at y, all of that has arrived too. y replies with a pong over the new link; x
+sends the buffer over it, and the link is safe. A link counts from its opening: a ping sent before it closed
+proves nothing after it is open again. The two directions are independent. As long as x has delivered nothing,
+its links are safe from the start.
 
 Differences from the printed version:
 - A pong counts only if its ping was sent since the buffer was started. A buffer that exceeds its bound is
@@ -82,13 +82,13 @@ class Hello(Packet, frozen=True, array_like=True, tag=13):
 
 
 class Snapshot(Packet, frozen=True, array_like=True, tag=14):
-    """What the sender has received from each origin, its own messages included, as encoded `BitWindow`s."""
+    """What the sender has received from each origin, including its own messages, as encoded `BitWindow`s."""
 
     received: dict[int, bytes]
 
 
 EarlyPacket = FloodPacket | Ping | Pong | Hello
-"""What may reach a newcomer before its snapshot."""
+"""Packets that may reach a newcomer before its snapshot."""
 
 
 class OverlayLayout(Layout, frozen=True, forbid_unknown_fields=True):
@@ -198,14 +198,14 @@ class Pc(Flooding):
         effects = super().receive(link, packet, now)
         if len(self.ready) == ready:
             return effects
-        # The ping for a buffer that is started anew must travel behind the message: hence this order.
+        # The ping for a restarted buffer must travel behind the message: hence this order.
         return Effects(effects.sends + self._buffer_for_unsafe_links(self.ready[-1], link, now))
 
     def _send_over_safe_links(self, packet: Packet, but: int) -> tuple[Send, ...]:
         to = tuple(peer for peer in self.neighbours if peer != but)
         return (Send(to, packet),) if to else ()
 
-    # Opening a link
+    # Opening a link.
 
     def link_opened(self, link: int, now: int) -> Effects:
         if link == self.me or not 0 <= link < self.size or self._is_open(link):
@@ -254,7 +254,7 @@ class Pc(Flooding):
         if ping.target != self.me:
             return Effects(self._send_over_safe_links(ping, link))
         if not self._is_open(ping.source):
-            return NO_EFFECTS  # closed in the meantime
+            return NO_EFFECTS  # Closed in the meantime.
         return Effects((Send((ping.source,), Pong(ping.number)),))
 
     def _is_new(self, ping: Ping) -> bool:
@@ -268,16 +268,16 @@ class Pc(Flooding):
         if not 1 <= pong.number <= self.pings_sent:
             raise RemoteError("a pong for a ping that was not sent")
         if link not in self.unsafe_links or pong.number < self.unsafe_links[link].first_ping:
-            return NO_EFFECTS  # safe already, or for an earlier buffer
+            return NO_EFFECTS  # Safe already, or for an earlier buffer.
         return Effects(tuple(Send((link,), packet) for packet in self._mark_safe(link)))
 
     def _mark_safe(self, link: int) -> list[FloodPacket]:
-        """The link is safe from now on; what was buffered for it."""
+        """The link is safe from now on. Returns the packets buffered for it."""
         self.neighbours += (link,)
         return self.unsafe_links.pop(link).buffer
 
     def wake(self, now: int) -> Effects:
-        """Repeat the pings that had no pong in time; one pending wake-up serves all links."""
+        """Repeat the pings without a pong in time; one pending wake-up serves all links."""
         sends: tuple[Send, ...] = ()
         for link, unsafe in self.unsafe_links.items():
             if unsafe.ping_due <= now:
@@ -297,7 +297,7 @@ class Pc(Flooding):
             self.contact = None
         return Effects(self._send_hello())
 
-    # Newcomers
+    # Newcomers.
 
     def _send_hello(self) -> tuple[Send, ...]:
         """A newcomer without a contact chooses the first open link."""
@@ -310,7 +310,7 @@ class Pc(Flooding):
         if not self._is_open(link):
             raise RemoteError("a newcomer's hello over a link that is not open")
         if link in self.unsafe_links:
-            self._mark_safe(link)  # the snapshot contains what was buffered
+            self._mark_safe(link)  # The snapshot contains what was buffered.
         received = {origin: window.to_bytes() for origin, window in self.received.items()}
         if self.sent:
             received[self.me] = BitWindow(self.sent).to_bytes()
@@ -330,11 +330,11 @@ class Pc(Flooding):
             raise RemoteError("a snapshot that was not asked for")
         self.received = self._decode_snapshot(snapshot)
         self.is_joining, self.contact = False, None
-        self._mark_safe(link)  # the contact has everything in its own snapshot
+        self._mark_safe(link)  # The contact has everything in its own snapshot.
         sends = [send for unsafe in self.unsafe_links for send in self._send_ping(unsafe)]
         early, self.early = self.early, []
         for source, packet in early:
-            with contextlib.suppress(RemoteError):  # the contact is not to blame
+            with contextlib.suppress(RemoteError):  # The contact is not to blame.
                 sends += self.receive(source, packet, now).sends
         return Effects(tuple(sends))
 

@@ -1,7 +1,7 @@
 """Protocols in any language: a program that reads requests and writes replies, one JSON document a line.
 
-The program keeps nothing between requests: each request has the member's state, and the reply has its next
-one. So members can be saved, restored and copied without the program's help, which checking needs.
+The program is stateless: each request contains the member's state, and the reply its next state. So members
+can be saved, restored and copied without the program's help, which checking needs.
 
     {"op": "describe"}                              {"name": "mine", "fifo": false}
     {"op": "new", "me": 0, "size": 3}               {"state": …}
@@ -54,7 +54,7 @@ _MAX_REPLY = 1 << 24
 
 
 class ProgramPacket(Packet, frozen=True, array_like=True):
-    """What a program calls a packet: any JSON."""
+    """A packet as the program represents it: any JSON."""
 
     document: bytes
     messages: list[tuple[int, int]]
@@ -104,7 +104,7 @@ class RunningProgram:
         self._owner = 0
 
     def ask(self, request: dict[str, Any]) -> bytes:
-        """A reply to a request, as it came."""
+        """The reply to a request, as received."""
         process = self._started()
         if process.stdin is None or process.stdout is None:
             raise InputError(f"{self._command} has no standard input and output")
@@ -116,7 +116,7 @@ class RunningProgram:
         return self._read_line(process, process.stdout.fileno())
 
     def _started(self) -> subprocess.Popen[bytes]:
-        # Not the one of a process that this one was forked from: they would read each other's replies.
+        # Not the program of a process that this one was forked from: both would read each other's replies.
         if self._process is None or self._owner != os.getpid():
             try:
                 words = shlex.split(self._command)

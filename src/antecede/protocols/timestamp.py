@@ -40,7 +40,7 @@ class Timestamp(Flat):
     message_packets: ClassVar[tuple[type[FlatPacket], ...]] = (ClockPacket, DependencyPacket)
 
     unnamed: set[int] = msgspec.field(default_factory=set)
-    """In a group that changes, peers that are in the clock and are named no more."""
+    """In a group that changes: peers that are in the clock and no longer named."""
 
     def stamp(self, seq: int, payload: bytes) -> ClockPacket | DependencyPacket:
         if not self.is_open:

@@ -1,8 +1,8 @@
 """VCube (paper 004): a spanning tree for each source, and aggregation of causally related messages.
 
-`vcube`: a message travels down its source's tree; each peer forwards it at once to its children there. What
-it carries, and when it is delivered, is as in `timestamp-diff` (Birman's compression of the vector clock, 4
-bytes an entry as the paper counts). n - 1 packets a message, but at most log2 n from any one peer.
+`vcube`: a message travels down its source's tree; each peer forwards it at once to its children there. Its
+control information and delivery condition are those of `timestamp-diff` (Birman's compression of the vector
+clock, 4 bytes per entry as the paper counts). n - 1 packets a message, but at most log2 n from any one peer.
 
 `vcube-agg`: a child cannot deliver a message yet if a cause of it has to reach the child through this same
 peer and has not arrived here. Having the message early would be of no use to the child. So the message
@@ -35,7 +35,7 @@ from antecede.protocols.limits import MAX_BUNDLE_BYTES
 from antecede.protocols.timestamp import TimestampDiff
 
 _ALL_CLUSTERS = 64
-"""More than there can be in a group that changes, where peers have ids of up to 63 bits."""
+"""More clusters than there can be in a group that changes, where peers have ids of up to 63 bits."""
 
 
 class SpanningTrees(TimestampDiff):
@@ -43,8 +43,8 @@ class SpanningTrees(TimestampDiff):
 
     In a group that changes, the peers' ids take the place of ranks. Each member forwards by its own view: the
     first peer of a cluster that it does not suspect is responsible for the rest of that cluster. Members
-    whose views differ may send a message twice, or not at all, so a member remembers its duties until a
-    message is stable and carries them out again when the one it has sent to is suspected or gone.
+    whose views differ may send a message twice, or not at all. So a member remembers its duties until a
+    message is stable, and repeats them when the peer it sent to is suspected or gone.
     """
 
     relays: ClassVar[bool] = True
@@ -68,7 +68,7 @@ class SpanningTrees(TimestampDiff):
         return _ALL_CLUSTERS if self.is_open else (self.size - 1).bit_length()
 
     def served_for(self, link: int) -> int:
-        """How many clusters this peer serves for a message that `link` has sent it."""
+        """How many clusters this peer serves for a message received from `link`."""
         if link == self.me or (not self.is_open and not 0 <= link < self.size):
             raise RemoteError(f"a packet from peer {link}, which is not another member")
         return cluster(self.me, link)
@@ -93,10 +93,10 @@ class SpanningTrees(TimestampDiff):
         is_other = 0 <= origin < self.size and origin != self.me
         return parent(self.me, origin, self.size) if is_other else None
 
-    # Groups that change
+    # Groups that change.
 
     def broadcast_directly(self, payload: bytes, now: int) -> Effects:
-        """Broadcast a message that no peer forwards: as many packets as in the tree, one link each."""
+        """Broadcast a message that no peer forwards: as many packets as in the tree, over one link each."""
         return super().broadcast(payload, now)
 
     def set_view(self, peers: tuple[int, ...]) -> list[tuple[int, MessageId]]:
@@ -109,7 +109,8 @@ class SpanningTrees(TimestampDiff):
         return self._reroute()
 
     def trust(self, peer: int) -> list[tuple[int, MessageId]]:
-        """If all of its cluster are suspected, the first is sent to: this one is better."""
+        """If all peers of its cluster are suspected, messages go to the first of them; this peer is
+        better."""
         self.suspected.discard(peer)
         return self._reroute()
 
@@ -189,7 +190,7 @@ class Bundle(Packet, frozen=True, array_like=True, tag=3):
 
 
 class ForwardingState(msgspec.Struct):
-    """A message that is still to be forwarded to the children in the clusters below `below`."""
+    """A message still to be forwarded to the children in the clusters below `below`."""
 
     message: DependencyPacket
     below: int
@@ -254,7 +255,7 @@ class VcubeAgg(SpanningTrees):
         (message,) = packet.messages
         if not self._accept(message, self._validate(message)[1]):
             return NO_EFFECTS
-        # There is nobody to forward it to, but what has waited here for it may travel on.
+        # There is no peer to forward it to, but messages that waited here for it may travel on.
         self.forwarding[MessageId(message.origin, message.seq)] = ForwardingState(message, below=0)
         return Effects(self._send_bundles(self._forward_unblocked([message])))
 
@@ -267,7 +268,7 @@ class VcubeAgg(SpanningTrees):
         return [(above, part) for above, part in parts if above is not None]
 
     def _forward_unblocked(self, received: list[DependencyPacket]) -> dict[int, list[DependencyPacket]]:
-        """What can be forwarded after new messages were received, by cluster."""
+        """The messages, by cluster, that can be forwarded after new messages were received."""
         out: dict[int, list[DependencyPacket]] = {}
         unblocked = [MessageId(message.origin, message.seq) for message in received]
         for origin in dict.fromkeys(message.origin for message in received):
@@ -278,7 +279,8 @@ class VcubeAgg(SpanningTrees):
         return out
 
     def _advance(self, origin: int) -> list[MessageId]:
-        """Follow a source's messages as far as they are here without a gap; which messages they unblock."""
+        """Advance over a source's messages that have arrived without a gap. Returns the messages that they
+        unblock."""
         clock = self.clocks.setdefault(origin, {})
         received = self.received
         unblocked: list[MessageId] = []
@@ -297,7 +299,8 @@ class VcubeAgg(SpanningTrees):
         return unblocked
 
     def _forward_message(self, message: MessageId, out: dict[int, list[DependencyPacket]]) -> None:
-        """Forward a message to the children that can use it; for the others it waits for what blocks most."""
+        """Forward a message to the children that can use it; for the others it waits for the cause that
+        blocks most of them."""
         state = self.forwarding[message]
         if state.missing is None:
             return
@@ -335,14 +338,14 @@ class VcubeAgg(SpanningTrees):
         return parts
 
     def _message_size(self, message: DependencyPacket) -> int:
-        """How many bytes a message takes in a packet."""
+        """The size of a message within a packet, in bytes."""
         return len(self.encode(message))
 
     def _served(self, source: int) -> int:
         """How many clusters this peer serves in the tree of `source`."""
         return self.heights.get(source, 0) if self.is_open else height(self.me, source, self.size)
 
-    # Groups that change
+    # Groups that change.
 
     def begin(self, counts: dict[int, int], admission: MessageId) -> None:
         super().begin(counts, admission)

@@ -1,8 +1,8 @@
 """Serves a page to this machine alone, behind a token.
 
-The address that is printed has the token. Whoever opens it gets a cookie, which is what counts from then on,
-and the page takes the token out of the address. A cookie is for all ports of a host, so this one is for a
-random path: another server on this machine is not sent it.
+The printed address contains the token. A browser that opens it receives a cookie, which authorises all later
+requests, and the page removes the token from the address. A cookie applies to all ports of a host, so this
+one is bound to a random path: browsers do not send it to another server on this machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MAX_CONNECTIONS = 48
 class PageRequest(BaseHTTPRequestHandler):
     """One request, which has shown the token and this server's own name; `server` has the page.
 
-    Who asks without the token, or by another name, is told that nothing is there, whatever it asks for.
+    A request without the token, or by another host name, gets a 404, whatever it asks for.
     """
 
     protocol_version = "HTTP/1.1"
     timeout = 60
     disable_nagle_algorithm = True
-    """Else the end of an answer waits for the acknowledgement of its beginning, up to 40 ms."""
+    """Otherwise the end of a response waits for the acknowledgement of its beginning, up to 40 ms."""
     server: LocalServer
     _new_cookie = ""
 
@@ -48,7 +48,7 @@ class PageRequest(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def begin(self, kind: str, size: int | None) -> None:
-        """The head of an answer; without a size, it lasts until the connection is closed."""
+        """Send the head of a response; without a size, it lasts until the connection is closed."""
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         if size is None:
@@ -69,9 +69,9 @@ class PageRequest(BaseHTTPRequestHandler):
         super().end_headers()
 
     def _name(self) -> str | None:
-        """What is asked for, "" for the page; None if there is no right to it."""
+        """The requested name, "" for the page; None if the request is not authorised."""
         self._new_cookie = ""
-        # Another name for this address in a browser (DNS rebinding) would make the page's origin another's.
+        # Another host name for this address (DNS rebinding) would give the page the origin of another site.
         port = self.connection.getsockname()[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             return None
@@ -87,7 +87,7 @@ class PageRequest(BaseHTTPRequestHandler):
         return name if any(_is_same(value, server.token) for value in shown) else None
 
     def log_message(self, *_: Any) -> None:
-        """The address has the token in it, and nobody reads such a log."""
+        """Log nothing: the address contains the token."""
 
 
 def _is_same(shown: str, token: str) -> bool:
@@ -95,9 +95,9 @@ def _is_same(shown: str, token: str) -> bool:
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Listens on loopback; the caller serves and closes it. `answer` is called with requests for anything but
-    the page itself, and returns whether there is such a thing. Of too many connections, new ones are closed.
-    """
+    """Listens on loopback; the caller serves and closes it. `answer` is called for all requests except those
+    for the page itself, and returns whether the requested name exists. If there are too many connections, new
+    ones are closed."""
 
     daemon_threads = True
 

@@ -12,7 +12,7 @@ STYLE = files("antecede.report").joinpath("style.css").read_text(encoding="utf-8
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class Section:
     text: str
     body: str
     anchor: str = ""
-    """Where links lead; the sections that have one are the page's contents."""
+    """The anchor that links lead to; sections with an anchor make up the page's contents."""
 
 
 def page(
@@ -73,7 +73,7 @@ def details(summary: str, body: str, opened: bool = False) -> str:
 
 
 def folded(text: str, most: int) -> Markup:
-    """A long text of which the rest is shown when its beginning is clicked."""
+    """A long text whose rest is shown when its beginning is clicked."""
     if len(text) <= most:
         return Markup(escape(text))
     end = text.rfind(" ", 0, most)

@@ -58,11 +58,11 @@ _CLEAR = 15
 
 
 class DrawnPacket(NamedTuple):
-    """A packet, and when it was sent."""
+    """A packet in the diagram."""
 
     name: str
     label: str
-    """The same with what it carries."""
+    """Its name, with the control information it carries."""
     sent_at: int
     packet: Any = None
 
@@ -112,11 +112,11 @@ class DrawnSchedule:
     lost: list[Arrow] = field(default_factory=list)
     """Packets that have not arrived by the end."""
     faults: list[DrawnEvent] = field(default_factory=list)
-    """Events that should not have happened."""
+    """Events that violate a rule."""
     missing: list[str] = field(default_factory=list)
     """The messages that should have been delivered before them."""
     wrong: str = ""
-    """What should not have happened, in words, if it is no delivery."""
+    """The violation in words, if it is not a delivery."""
     end: int = 0
 
 
@@ -252,7 +252,8 @@ class _Picture:
         return [*((send, self.x(send.time)) for send in self.played.sends), *self.deliveries]
 
     def _is_missing(self, arrow: Arrow) -> bool:
-        """Whether a packet has not arrived that should have before what is wrong, or others in its place."""
+        """Whether this packet should have arrived before the violation: a lost packet of a missing message,
+        to the process that fails if there is one."""
         late = [each for each in self.played.lost if each.flight.name in self.played.missing]
         places = {fault.peer for fault in self.played.faults}
         return arrow in ([each for each in late if each.to in places] or late)

@@ -7,8 +7,8 @@
 
 `simulate` runs a `Scenario` and returns its `Result`; `simulate_to` also writes the trace; `verify` judges a
 protocol on random executions. A `World` can be built by hand from members, a `Network` and a `Workload`, to
-test one's own code against a simulated network. Scenarios also name subclasses of `Delay`, `Network`,
-`Workload`, `Probe` and `antecede.overlay.Overlay` of one's own, as `module:Class`.
+test your own code against a simulated network. Scenarios can also name your own subclasses of `Delay`,
+`Network`, `Workload`, `Probe` and `antecede.overlay.Overlay`, as `module:Class`.
 
 Importing this module needs no extra. Compiled engines are loaded when a run is worth it.
 """
@@ -73,7 +73,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name == "simulate_to":  # imports numpy and pyarrow
+        if name == "simulate_to":  # Imports numpy and pyarrow.
             from antecede.sim.record import simulate_to
 
             return simulate_to

@@ -1,4 +1,4 @@
-"""From the fields of a scenario to the parts of a run: its network, workload, overlay and probes.
+"""Builds the parts of a run from the fields of a scenario: its network, workload, overlay and probes.
 
 A part is named by a word, by a table with its parameters, or as `module:Class` (`user_classes`). Tables are
 written as text in a scenario, except for networks, which have types of their own.
@@ -71,7 +71,7 @@ def written_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_text(value: Any, field: str) -> Any:
-    """A table `{class = "mine:Bursty", mean = "20ms"}`, or with `model` for a part of ours, as text."""
+    """A table `{class = "mine:Bursty", mean = "20ms"}`, or with `model` for a built-in part, as text."""
     if not isinstance(value, Mapping):
         return value
     parameters = dict(value)
@@ -85,7 +85,7 @@ def _as_text(value: Any, field: str) -> Any:
 
 
 def _as_network(value: Any) -> Any:
-    """A network of ours as a table, one of the user's own as text."""
+    """A built-in network as a table, a user-defined one as text."""
     if isinstance(value, Mapping) and "class" in value:
         return _as_text(value, "network")
     if isinstance(value, str) and not names_user_class(value):
@@ -101,7 +101,7 @@ def _as_network(value: Any) -> Any:
 
 
 def written_model(network: RoutedModel | NodesModel | RelayedModel | GraphModel) -> tuple[str, str]:
-    """A network of ours as a user begins to write it, and its field for delays."""
+    """The text with which a user begins to write a built-in network, and its field for delays."""
     if isinstance(network, GraphModel):
         return f"graph,file={network.file}", "delay"
     if isinstance(network, NodesModel):
@@ -110,7 +110,7 @@ def written_model(network: RoutedModel | NodesModel | RelayedModel | GraphModel)
 
 
 def user_class_names(scenario: Scenario) -> list[str]:
-    """The classes of the user's own that a scenario names, besides its protocol."""
+    """The user-defined classes that a scenario names, besides its protocol."""
     network: Any = scenario.network
     texts = [scenario.delay, scenario.local_delay, scenario.interval, scenario.workload, scenario.overlay]
     texts += [*scenario.probes, network if isinstance(network, str) else None]
@@ -127,17 +127,17 @@ def file_digests(scenario: Scenario) -> list[str]:
 
 
 def overlay_file(overlay: str | None) -> str | None:
-    """The file of an overlay that is in one."""
+    """The file of an overlay, if it is read from one."""
     spec = parse_spec(overlay or "")
     return str(spec.parameters.get("file", "")) if spec.name == "graph" else None
 
 
 def count_nodes(network: GraphModel) -> int:
-    """The nodes of a network in a file: peers, and those that only forward."""
+    """The number of nodes of a network in a file: peers, and nodes that only forward."""
     return len(read_graph(user_classes.user_file(network.file), network.unit).names)
 
 
-# The parts.
+# Parts.
 
 
 def build_network(scenario: Scenario) -> Network:
@@ -220,7 +220,7 @@ def _overlay_from_file(text: str, size: int) -> Neighbours:
 
 
 class _UserProbe(Probe):
-    """What a probe of the user's own has measured is checked; everything else is the probe's."""
+    """Validates the figures of a user-defined probe; everything else is the probe's own."""
 
     def __init__(self, text: str, since: int) -> None:
         super().__init__(since)
@@ -239,7 +239,7 @@ def build_probes(scenario: Scenario) -> list[Probe]:
 
 
 def check_parts(scenario: Scenario) -> None:
-    """Create the parts of the user's own, and those in files, so that a mistake is found before a run."""
+    """Create user-defined parts, and parts in files, so that a mistake is found before a run."""
     try:
         if isinstance(scenario.network, str | GraphModel):
             build_network(scenario)

@@ -1,4 +1,4 @@
-"""What changes of a group cost, and how long they take."""
+"""The cost and the duration of membership changes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _COST_OF = {
     "move": "phone", "move_ready": "phone", "release": "phone", "released": "phone", "arrival": "phone",
     "stable": "report", "Expulsion": "phone",
 }  # fmt: skip
-"""What a packet is for, by its metric name, or by the type of what it broadcasts; others are for links."""
+"""The purpose of a packet, by its metric name or by the type of what it broadcasts; other packets belong to
+links."""
 _COSTS = ("join", "leave", "removal", "report", "repair", "linking", "test", "phone")
 
 
 class ChangeMeter:
-    """Counts and times of changes. Figures are 0 where nothing happened that they are about."""
+    """Counts and durations of changes. Figures are 0 if the event they measure did not occur."""
 
     def __init__(self, until: int) -> None:
         self._until = max(1, until)
@@ -36,7 +37,7 @@ class ChangeMeter:
             ("joins", "leaves", "removals", "crashes", "returns", "suspicions", "false_suspicions"), 0
         )
         self._costs = {purpose: [0, 0] for purpose in _COSTS}
-        """Packets, once for each destination, and their bytes with what they broadcast."""
+        """The number of packets, once for each destination, and their bytes including what they broadcast."""
         self._asked: dict[int, int] = {}
         self._admitted: dict[int, int] = {}
         self._first_delivered: dict[int, int] = {}
@@ -47,10 +48,10 @@ class ChangeMeter:
         self._link_bytes = [0] * QUARTERS
         self.state_bytes = [0.0] * QUARTERS
 
-    # Costs
+    # Costs.
 
     def sent(self, time: int, control: int) -> None:
-        """A message leaves its sender with so many control bytes."""
+        """A message leaves its sender with this many control bytes."""
         quarter = self._control[self._quarter(time)]
         quarter[0] += 1
         quarter[1] += control
@@ -66,10 +67,10 @@ class ChangeMeter:
     def _quarter(self, time: int) -> int:
         return min(QUARTERS - 1, time * QUARTERS // self._until)
 
-    # Times
+    # Times.
 
     def asked(self, address: int, since: int) -> None:
-        """The process at an address asks to be admitted, for the first time at `since`."""
+        """The process at an address asks to be admitted; it first asked at `since`."""
         self._asked[address] = since
 
     def asked_at(self, address: int) -> int:
@@ -84,7 +85,7 @@ class ChangeMeter:
             self._first_delivered[address] = time - self._asked[address]
 
     def suspected(self, down_for: int | None) -> None:
-        """A member suspects another, which is down for so long; None if it is not."""
+        """A member suspects another, which has been down for this long; None if it is not down."""
         self.counts["suspicions"] += 1
         if down_for is None:
             self.counts["false_suspicions"] += 1
@@ -122,7 +123,7 @@ class ChangeMeter:
 
 
 def purpose_of(packet: Packet) -> str | None:
-    """What a packet is for, if it is for more than the application's messages."""
+    """The purpose of a packet, if it carries more than the application's messages."""
     if isinstance(packet, MembershipPacket):
         return _COST_OF[packet.metric_prefix()]
     if isinstance(packet, NumberedPacket | NumberAssignment | InternalAck):

@@ -1,8 +1,8 @@
-"""Changes of a group as scenarios write them: who joins, leaves, crashes or is removed, and when.
+"""Membership changes as scenarios write them: which processes join, leave, crash or are removed, and when.
 
-`faults` has what nobody wants: crashes, false suspicions and partitions. `churn` has what members do: they
-join, leave and remove others, at given times or at random ones. Where groups overlap, a process joins and
-leaves single groups; what `faults` has happens to the process as a whole.
+`faults` lists failures: crashes, false suspicions and partitions. `churn` lists operations of members: they
+join, leave and remove others, at given or random times. Where groups overlap, a process joins and leaves
+single groups; faults affect the process as a whole.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from antecede.units import SECOND, parse_duration, parse_range
 
 
 class Crash(NamedTuple):
-    """A process stops. If it restarts it has its state, and what was sent to it meanwhile still arrives.
-
-    Of what it has sent and what has not arrived, the last packets on each link may be lost if it stops for
-    good.
-    """
+    """A process stops. If it restarts, it has its former state, and packets sent to it meanwhile still
+    arrive. If it stops for good, the last packets that it has sent on each link may be lost."""
 
     time: int
     peer: int
@@ -29,7 +26,7 @@ class Crash(NamedTuple):
 
 
 class Suspicion(NamedTuple):
-    """A member is suspected, whatever it does: by all others, or by one."""
+    """A member is suspected, whether or not it is alive: by all others, or by one."""
 
     time: int
     end: int
@@ -38,7 +35,8 @@ class Suspicion(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Nothing arrives between these processes and the others; what was sent does when it heals."""
+    """Nothing arrives between these processes and the others; packets in flight arrive when the partition
+    heals."""
 
     time: int
     end: int
@@ -48,7 +46,7 @@ class Partition(NamedTuple):
 class Join(NamedTuple):
     """A process asks a member to be admitted: a given one, or any.
 
-    Of groups that overlap it joins a given one, or any. It is a new process, a given one, or any.
+    Where groups overlap, it joins a given one, or any; it is a new process, a given one, or any.
     """
 
     time: int
@@ -59,8 +57,8 @@ class Join(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """A member leaves: a given one, or any, if those that stay are enough. Of groups that overlap a process
-    leaves a given one, or all."""
+    """A member leaves: a given one, or any, if enough members remain. Where groups overlap, a process leaves
+    a given one, or all."""
 
     time: int
     peer: int | None
@@ -69,8 +67,8 @@ class Leave(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """A member is removed, by a given one or by the first. Of groups that overlap, from a given one, or from
-    all."""
+    """A member is removed, by a given member or by the first. Where groups overlap, it is removed from a
+    given one, or from all."""
 
     time: int
     peer: int
@@ -85,7 +83,7 @@ class RandomCrash(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """A phone asks a super peer to let it in: a given one, or any."""
+    """A phone asks a super peer for admission: a given one, or any."""
 
     time: int
     hub: int | None = None
@@ -107,7 +105,7 @@ class Move(NamedTuple):
 
 
 class Phones(NamedTuple):
-    """So many phones are let in at the start, each by any super peer."""
+    """This many phones are admitted at the start, each by any super peer."""
 
     number: int
 
@@ -119,7 +117,7 @@ class RandomPhones(NamedTuple):
 
 
 class RandomChanges(NamedTuple):
-    """A Poisson process of joins and departures, half of each; a share of those that depart crash."""
+    """A Poisson process of joins and departures, half of each; a share of the departures are crashes."""
 
     rate: float
     crashes: float
@@ -129,7 +127,7 @@ Fault = Crash | Suspicion | Partition
 PhoneChange = Attach | Detach | Move
 Change = Fault | Join | Leave | Remove | RandomCrash | PhoneChange
 Churn = Join | Leave | Remove | RandomChanges | PhoneChange | Phones | RandomPhones
-"""What one entry of a scenario's `churn` says."""
+"""The types of entries in a scenario's `churn`."""
 
 _FAULTS = "crash:1s:3, crash:1-2s:3 (with a restart), suspect:1-2s:3, partition:1-2s:0,1,2"
 _CHURN = "join:1s, leave:1s:3, remove:1s:3, poisson:2 (changes a second), poisson:2:10% (of departures crash)"
@@ -140,7 +138,7 @@ _PHONES = (
 
 
 def is_group_fault(text: str) -> bool:
-    """Whether a fault is one of processes or of a part of the group; the others are of single packets."""
+    """Whether a fault affects processes or a part of the group; other faults affect single packets."""
     return text.partition(":")[0] in ("crash", "suspect", "partition")
 
 

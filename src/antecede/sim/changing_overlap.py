@@ -1,9 +1,9 @@
 """A world of groups that overlap and change: processes join and leave single groups.
 
-A process has an address for each of its groups, and another one each time that it asks to be admitted. What
-concerns one group happens at an address: packets, reports, suspicions, rows of the trace. The process as a
-whole sends at its rate, each time to one of its groups, crashes, and is on one side of a partition. Scenarios
-name processes; those who join come next.
+A process has an address for each of its groups, and a new one each time that it asks to be admitted.
+Everything within one group belongs to an address: packets, reports, suspicions, rows of the trace. The
+process as a whole has a send rate, where each message goes to one of its groups; crashes and partitions
+affect it as a whole. Scenarios name processes by number; processes that join get the next numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from antecede.sim.world import SEND
 
 
 class Seat(NamedTuple):
-    """What an address is for."""
+    """The process and the group of an address."""
 
     process: int
     group: str
@@ -63,7 +63,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         self._sending_since: dict[int, int] = {}
         self._process_down_until: dict[int, int] = {}
         self._asking = Seat(0, "")
-        """Who is about to ask to be admitted."""
+        """The processes that are about to ask for admission."""
         super().__init__(list(members), *arguments, **options)
         self._place_observers: list[Any] = [each for each in self._observers if hasattr(each, "place")]
         for addresses in self._seats:
@@ -75,7 +75,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         for observer in self._place_observers:
             observer.place(address, *seat)
 
-    # Who is there
+    # Membership.
 
     def seat(self, address: int) -> Seat:
         return self._seat_of[address]
@@ -96,10 +96,10 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
     def _cut_until(self, one: int, other: int) -> int:
         return super()._cut_until(self._seat_of[one].process, self._seat_of[other].process)
 
-    # Messages
+    # Messages.
 
     def _on_send(self, peer: int, source: int, content: None) -> None:
-        """A process sends to one of its groups, unless it is in none any more."""
+        """A process sends to one of its groups, unless it has left all of them."""
         if not any(self.members[each].is_member for each in self._seats[peer]):
             self._sending_since.pop(peer, None)
             return
@@ -121,7 +121,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
             self._schedule_send(process, self.now)
 
     def _broadcast(self, peer: int) -> None:
-        """An answer goes to any group of the process, like other messages."""
+        """A reply goes to any group of the process, like other messages."""
         self._broadcast_by(self._seat_of[peer].process)
 
     def _broadcast_by(self, process: int) -> None:
@@ -134,13 +134,13 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         super()._broadcast(seats[group or ""])
 
     def _collect_deliveries(self, peer: int) -> None:
-        """Whatever happens in one group of a process may be what another waits for."""
+        """An event in one group of a process may be what another group waits for."""
         process = self._seat_of[peer].process
         while any(self._advance(each) for each in list(self._seats[process])):
             pass
 
     def _advance(self, address: int) -> bool:
-        """Whether the application was given a message at this address, or the process has begun here."""
+        """Whether the application received a message at this address, or the process has begun here."""
         member = self.members[address]
         phase = member.phase
         self._apply(address, member.refresh(self._clock(address)))
@@ -149,7 +149,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         self._admit_all(member)
         return delivered or member.phase != phase
 
-    # Joining
+    # Joining.
 
     def _contacts(self) -> list[int]:
         return self._active_in(self._asking.group)
@@ -167,7 +167,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         self._show_place(member.me, self._asking)
 
     def _joining(self, process: int) -> set[str]:
-        """The groups that a process waits to be admitted to: one at most."""
+        """The groups that a process waits to be admitted to: at most one."""
         waiting = (each for each in self._seats[process] if self.members[each].phase == Phase.JOINING)
         return {self._seat_of[each].group for each in waiting}
 
@@ -189,7 +189,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         self._begin_attempt([], self.now, contact)
 
     def _draw_join(self, change: Join) -> tuple[int, str, int | None] | None:
-        """Which process joins which group, and at which address it asks."""
+        """Draw which process joins which group, and the address of the member that it asks."""
         contacts = [] if change.contact is None else self._member_seats(change.contact)
         groups = [self._seat_of[each].group for each in contacts] or self._groups_there
         group = change.group or self._pick(groups)
@@ -213,14 +213,14 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         return process, group, contact
 
     def _member_seats(self, process: int) -> list[int]:
-        """The addresses at which a process is a member, also if it is down."""
+        """The addresses at which a process is a member, even if it is down."""
         seats = self._seats[process] if process < len(self._seats) else []
         return [each for each in seats if self.members[each].is_member]
 
     def _ask_again(self, address: int) -> None:
         self._asking = self._seat_of[address]
         if self.members[address].welcome is not None:
-            self._try_again(Ask(address))  # it waits for what precedes the snapshot in its other groups
+            self._try_again(Ask(address))  # It waits for the causes of the snapshot in its other groups.
         elif not self._is_in(self._asking):
             super()._ask_again(address)
 
@@ -234,7 +234,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         else:
             super()._return(address)
 
-    # Changes
+    # Changes.
 
     def _on_change(self, peer: int, source: int, change: Any) -> None:
         match change:
@@ -293,7 +293,8 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
                 self._remove(address, removers[0])
 
     def _crash_any(self) -> None:
-        """Any process crashes, if in each of its groups those that stay are enough to remove it."""
+        """Any process crashes, provided that in each of its groups the remaining members suffice to remove
+        it."""
         choices = []
         for process in range(len(self._seats)):
             seats = self._active_seats(process)
@@ -307,7 +308,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
         return self._stable_and_lost(self._active_in(group))
 
     def _change_suspicion(self, suspicion: Suspicion, suspects: bool) -> None:
-        """Of a process in all the groups that it shares with those who suspect it."""
+        """Suspicions of a process in all groups that it shares with the suspecting members."""
         for address in self._member_seats(suspicion.peer):
             group = self._seat_of[address].group
             observers = (
@@ -318,7 +319,7 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
             for each in observers:
                 super()._change_suspicion(suspicion._replace(peer=address, by=each), suspects)
 
-    # The end
+    # The end.
 
     def _has_forgotten(self, active: Sequence[ChangingMember]) -> bool:
         for group in self._groups_there:
@@ -329,4 +330,4 @@ class OverlappingGroupsWorld(ChangingGroupWorld):
 
 
 class DiagnosingOverlapWorld(OverlappingGroupsWorld, DiagnosingWorld):
-    """The same, where members find out by VCube's tests who is down."""
+    """The same, with failure detection by VCube's tests."""

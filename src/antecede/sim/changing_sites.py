@@ -28,17 +28,17 @@ from antecede.sim.workload import NEVER
 from antecede.units import SECOND
 
 _FAIL_OVER = SECOND
-"""How long after the crash of its super peer a phone looks for another."""
+"""How long after the crash of its super peer a phone looks for another one."""
 
 
 class _FailOver(NamedTuple):
-    """The phones of the super peer at this address look for another."""
+    """The phones of the super peer at this address look for another one."""
 
     hub: int
 
 
 class _Expel(NamedTuple):
-    """The super peer of the phone at this address gives it up."""
+    """The super peer of the phone at this address expels it."""
 
     phone: int
 
@@ -50,9 +50,9 @@ class ChangingSitesWorld(ChangingGroupWorld):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._phones: dict[int, Phone] = {}
-        """The phones, by address; each time that one asks to be let in anew it has another."""
+        """The phones, by address; each time that a phone asks for admission anew, it gets another address."""
         self._names: dict[MessageId, MessageId] = {}
-        """What phones have broadcast: for each message its author's address, and its number there."""
+        """Messages broadcast by phones: for each, its author's address, and its number there."""
         self._ended: set[int] = set()
         self._wants_to_leave: set[int] = set()
         super().__init__(*arguments, **options)
@@ -61,7 +61,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
     def figures(self) -> dict[str, float]:
         return super().figures() | self.sites.figures()
 
-    # Who is there
+    # Membership.
 
     def _active(self) -> list[int]:
         return [each for each in super()._active() if each not in self._phones]
@@ -70,7 +70,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
         """The phones that can leave or move."""
         return [each for each, phone in self._phones.items() if self._is_active(each) and phone.may_leave()]
 
-    # Messages
+    # Messages.
 
     def _named(self, message: MessageId) -> MessageId:
         return self._names.get(message) or super()._named(message)
@@ -81,7 +81,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
         return self._named(message)
 
     def _application_messages(self, packet: Packet) -> list[MessageId]:
-        """Between super peers a phone's message is one of its super peer's stream."""
+        """Between super peers, a phone's message belongs to its super peer's stream."""
         if isinstance(packet, NumberedPacket) or not isinstance(packet, MessagePacket | MessageBatch):
             return super()._application_messages(packet)
         payloads = [each for span in packet.payloads_by_span() for each in span]
@@ -105,7 +105,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
         for observer in self._change_observers:
             observer.change(phone, kind, phone, last, self.now)
 
-    # Joining
+    # Joining.
 
     def _admit_all(self, member: ChangingMember) -> None:
         super()._admit_all(member)
@@ -117,7 +117,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
             self._apply(hub.me, hub.admit_phone(phone, b"", self._clock(hub.me)))
 
     def _attach(self, process: list[int], since: int, hub: int | None, backlog: Backlog) -> int | None:
-        """A phone asks a super peer to let it in, at an address of its own."""
+        """A phone asks a super peer for admission, from an address of its own."""
         active = self._active()
         if len(self.members) >= self._most_processes or not active:
             return None
@@ -156,7 +156,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
             if address in self._wants_to_leave:
                 self._try_again(Detach(self.now, fresh))
 
-    # Changes
+    # Changes.
 
     def _on_change(self, peer: int, source: int, change: Any) -> None:
         match change:
@@ -210,7 +210,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
             self._apply(address, self.members[address].move(to, self._clock(address)))
 
     def _leave(self, change: Leave) -> None:
-        """Phones of a super peer that is to leave go to others first."""
+        """The phones of a super peer that is to leave move to others first."""
         if change.peer is not None and self._is_active(change.peer):
             site = self.members[change.peer].site
             for phone in sorted(site.slots.keys() & set(self._idle_phones())):
@@ -252,7 +252,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
             elif not phone.is_giving_up or phone.here is None or phone.here.hub == hub:
                 self._apply(address, self.members[address].give_up({hub}, self._clock(address)))
 
-    # The end
+    # The end.
 
     def _is_settled(self) -> bool:
         if not super()._is_settled():
@@ -268,7 +268,7 @@ class ChangingSitesWorld(ChangingGroupWorld):
 
 
 class DiagnosingSitesWorld(ChangingSitesWorld, DiagnosingWorld):
-    """The same, where super peers find out by VCube's tests who is down."""
+    """The same, where super peers detect failures by VCube's tests."""
 
 
 def _identity(message: MessageId, payload: bytes) -> MessageId:

@@ -1,8 +1,8 @@
 """A world whose group changes: members join, leave, crash, are removed and return.
 
 Every incarnation of a process has an address of its own, which observers see in place of the ids of streams.
-Members report their progress at intervals; by these reports they find out who is down, if the scenario says
-so, and the first of those who are not suspected removes who was suspected for long.
+Members report their progress at intervals. If the scenario says so, they detect failures by these reports,
+and the first unsuspected member removes members that have been suspected for long.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ASK_AGAIN = 2 * SECOND
 _TRY_AGAIN = SECOND // 10
 _RETURN_AFTER = SECOND // 10
 _SETTLE = 20 * SECOND
-"""How long members go on reporting after the last send, at most."""
+"""How long members continue to report after the last send, at most."""
 
 
 _Choice = TypeVar("_Choice")
 
 
 class Ask(NamedTuple):
-    """Nobody has answered the process at this address."""
+    """No member has answered the process at this address."""
 
     address: int
 
@@ -86,7 +86,7 @@ class ChangingGroupWorld(FaultyWorld):
         self._detectors = {each.me: HeartbeatDetector(detector.report) for each in members}
         self._address_of = {each.stream: each.me for each in members}
         self._attempts = {each.me: [each.me] for each in members}
-        """By address: all addresses at which the same process has asked to be admitted."""
+        """For each address, all addresses from which the same process has asked to be admitted."""
         self._returning: set[int] = set()
         self.meter = ChangeMeter(self._until)
         self._change_observers: list[Any] = [each for each in observers if hasattr(each, "change")]
@@ -103,19 +103,19 @@ class ChangingGroupWorld(FaultyWorld):
     def count_stuck(self) -> int:
         return sum(len(each.waiting()) for each in self.members if self._is_active(each.me))
 
-    # Who is there
+    # Membership.
 
     @property
     def addresses(self) -> Mapping[Stream, int]:
-        """Of all members that there have been."""
+        """The addresses of all members so far."""
         return self._address_of
 
     def joined_at(self, address: int) -> int | None:
-        """When the process at an address became a member; None if it was from the start."""
+        """When the process at an address became a member; None if it was one from the start."""
         return self._joined_at.get(address)
 
     def suspected_by(self, address: int) -> Mapping[Stream, int]:
-        """The members that seem to be down to the one at an address, and since when."""
+        """The members that the member at an address suspects, and since when."""
         return self._detectors[address].suspected
 
     def _is_active(self, address: int) -> bool:
@@ -140,7 +140,7 @@ class ChangingGroupWorld(FaultyWorld):
         """The names of the messages in a packet, as observers know them."""
         return [self._named(message) for message in packet.message_ids()]
 
-    # Messages
+    # Messages.
 
     def transmit(self, source: int, to: Sequence[int], packet: Packet) -> None:
         super().transmit(source, to, packet)
@@ -175,7 +175,7 @@ class ChangingGroupWorld(FaultyWorld):
         self._apply(peer, effects)
 
     def _group_at(self, address: int) -> str | None:
-        """The group that the process at an address is in; None if there is only one."""
+        """The group of the process at an address; None if there is only one group."""
         return None
 
     def _apply(self, peer: int, effects: Effects) -> None:
@@ -197,7 +197,7 @@ class ChangingGroupWorld(FaultyWorld):
             pass
 
     def _deliver_next(self, peer: int) -> bool:
-        """Give the application its next message, if there is one."""
+        """Deliver the next message to the application, if there is one."""
         member = self.members[peer]
         delivery = member.deliver(self._clock(peer))
         self._apply(peer, member.pending_effects(self._clock(peer)))
@@ -216,16 +216,16 @@ class ChangingGroupWorld(FaultyWorld):
             super()._on_send(peer, source, content)
 
     def _schedule_send(self, peer: int, previous: int) -> None:
-        """Who joins begins as if the run began then."""
+        """For a process that joins, the schedule begins as if the run began then."""
         since = self._joined_at.get(peer, 0)
         time = since + self._workload.next_send(peer, self._sends[peer], previous - since)
         if time < self._until:
             self._schedule(time, SEND, peer)
 
-    # Joining
+    # Joining.
 
     def _begin_attempt(self, process: list[int], since: int, contact: int | None) -> ChangingMember | None:
-        """A process asks to be admitted, at an address of its own."""
+        """A process asks to be admitted, from an address of its own."""
         active = self._contacts()
         if len(self.members) >= self._most_processes or not active:
             return None
@@ -241,14 +241,14 @@ class ChangingGroupWorld(FaultyWorld):
         return member
 
     def _contacts(self) -> list[int]:
-        """Whom somebody can ask to be admitted."""
+        """The members that a process can ask for admission."""
         return self._active()
 
     def _outsider(self, address: int) -> ChangingMember:
         return self._kind.outsider(address, address + 1)
 
     def _add_process(self, member: ChangingMember, process: list[int]) -> None:
-        """A process has one more address."""
+        """A process gets one more address."""
         self.members.append(member)
         for table in (self._sends, self._broadcasts, self._clock_offsets):
             table.append(0)  # type: ignore[attr-defined]
@@ -269,7 +269,7 @@ class ChangingGroupWorld(FaultyWorld):
         self._apply(member.me, effects)
 
     def _start(self, member: ChangingMember) -> None:
-        """A process that was admitted begins."""
+        """An admitted process begins."""
         if member.take_snapshot() is None:
             return
         address = member.me
@@ -277,7 +277,7 @@ class ChangingGroupWorld(FaultyWorld):
             observer.start(address, self.now)
         for other in self._attempts[address]:
             if other != address and self.members[other].phase == Phase.JOINING:
-                self._returning.add(other)  # one address is enough
+                self._returning.add(other)  # One address is enough.
                 self._apply(other, self.members[other].abandon(self._clock(other)))
         self._joined_at[address] = self.now
         self._on_start(address)
@@ -291,7 +291,7 @@ class ChangingGroupWorld(FaultyWorld):
         self.meter.admitted(address, self.now)
         self._begin_reports(address)
 
-    # Reports and failure detection
+    # Reports and failure detection.
 
     def _begin_reports(self, address: int) -> None:
         bits = counter_rng.key(self.seed, counter_rng.PHASE, address, 1)
@@ -322,7 +322,7 @@ class ChangingGroupWorld(FaultyWorld):
         self._remove_suspected(member, detector.suspected)
 
     def _remove_suspected(self, member: ChangingMember, suspected: dict[Stream, int]) -> None:
-        """The first member that is not suspected removes those who are suspected for long."""
+        """The first unsuspected member removes the members that have been suspected for long."""
         after = self._settings.remove
         if after is None or min(member.view - suspected.keys()) != member.stream:
             return
@@ -337,7 +337,7 @@ class ChangingGroupWorld(FaultyWorld):
             self.meter.suspected(self.now - self.down_since[other] if self.is_down(other) else None)
         self._apply(member.me, member.suspect(stream, self._clock(member.me)))
 
-    # Changes
+    # Changes.
 
     def _schedule_change(self, time: int, change: Any) -> None:
         super()._schedule_change(time, change)
@@ -412,7 +412,7 @@ class ChangingGroupWorld(FaultyWorld):
         self._apply(address, member.leave(self._clock(address)))
 
     def _try_again(self, change: Change | NamedTuple) -> None:
-        """Soon, unless what it waits for will not happen any more."""
+        """Retry soon, unless the awaited event will not happen any more."""
         if self.now < self._until + _SETTLE:
             self._schedule_change(self.now + _TRY_AGAIN, change)
 
@@ -425,13 +425,13 @@ class ChangingGroupWorld(FaultyWorld):
         self._collect_deliveries(remover.me)
 
     def _crash_any(self) -> None:
-        """Any member crashes, if those that stay are enough to remove it."""
+        """Any member crashes, provided that the remaining ones suffice to remove it."""
         stable, lost = self._stable_and_lost(self._active())
         if stable - 1 > 2 * (lost + 1):
             self._crash(self._pick(self._active()), NEVER)
 
     def _stable_and_lost(self, addresses: Sequence[int]) -> tuple[int, int]:
-        """How many members of a group are certain to count for a quorum, and how many are down or removed."""
+        """How many members of a group certainly count for a quorum, and how many are down or removed."""
         active = [self.members[each] for each in addresses]
         lost = {stream for each in active for stream in each.removals.removed}
         lost |= {stream for each in active for stream, at in each.addresses.items() if self.is_down(at)}
@@ -452,10 +452,10 @@ class ChangingGroupWorld(FaultyWorld):
             else:
                 self._apply(address, member.trust(stream, self._clock(address)))
 
-    # The end
+    # The end.
 
     def _is_over(self) -> bool:
-        """Whether reports would tell nobody anything, or nothing more is to be expected."""
+        """Whether further reports would carry no news, or nothing more is to be expected."""
         if self.now < self._until or self._changes_left:
             return False
         return self.now >= self._until + _SETTLE or self._is_settled()
@@ -472,7 +472,8 @@ class ChangingGroupWorld(FaultyWorld):
         return self._has_forgotten([self.members[each] for each in self._active()])
 
     def _has_forgotten(self, active: Sequence[ChangingMember]) -> bool:
-        """Whether the members of a group remember nothing that others may need, and nobody who is gone."""
+        """Whether the members of a group remember nothing that others may need, and no member that is
+        gone."""
         alive = {each.stream for each in active}
         return all(
             not each.unstable

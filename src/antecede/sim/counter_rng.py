@@ -11,14 +11,15 @@ from __future__ import annotations
 import math
 
 LINK, PHASE, SEND, REPLY, SCENARIO, GROUP, CHURN, GRAPH, LENGTH, PROPAGATION, CLOCK, OVERLAY = range(1, 13)
-"""What random values are for: the second part of a `key`, after the seed."""
+"""Purposes of random values: the second part of a `key`, after the seed."""
 
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 
 
 def mix(value: int) -> int:
-    """SplitMix64's finaliser: 64 bits to 64 bits, every bit of the result depending on every bit given."""
+    """SplitMix64's finaliser: 64 bits to 64 bits, every bit of the result depending on every bit of the
+    input."""
     value &= _MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
@@ -44,7 +45,7 @@ def between(bits: int, low: int, high: int) -> int:
 
 
 class Draws:
-    """A sequence of random values by their number."""
+    """A sequence of random values by index."""
 
     def __init__(self, *parts: int) -> None:
         self._key = key(*parts)

@@ -1,8 +1,8 @@
-"""A changing group whose members find out by VCube's tests who is down.
+"""A changing group whose members detect failures by VCube's tests.
 
-In each round a member tests the first of each of its clusters that it does not suspect, at most log2 n
-others, and learns of the rest from their answers; and those before them that it suspects, so that they are
-noticed when they return. Reports of progress tell nothing about failures then, and may be rare.
+In each round a member tests the first unsuspected member of each of its clusters, at most log2 n others, and
+learns of the rest from their answers. It also tests the suspected members before these, to notice when they
+return. Progress reports then play no part in failure detection, and may be rare.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from antecede.sim.world import TEST
 from antecede.units import SECOND
 
 _EXPECTED = SECOND // 10
-"""How long an answer is expected to take, before any has come."""
+"""How long an answer is expected to take, before any has arrived."""
 _ROUND = -1
-"""The source of an event that is the beginning of a round. Others are time-outs of tests."""
+"""The source of events that begin a round. Other sources are time-outs of tests."""
 
 
 class VCubeTest(Packet, frozen=True, array_like=True, tag=60):
-    """Is its receiver there?"""
+    """Asks whether the receiver is alive."""
 
     metric_name: ClassVar[str] = "test"
 
@@ -35,7 +35,7 @@ class VCubeTest(Packet, frozen=True, array_like=True, tag=60):
 
 
 class VCubeAnswer(Packet, frozen=True, array_like=True, tag=61):
-    """It is, and this is how often it knows members to have changed."""
+    """A positive answer, with the number of state changes of each member that the sender knows of."""
 
     metric_name: ClassVar[str] = "test_answer"
 
@@ -50,7 +50,7 @@ class DiagnosingWorld(ChangingGroupWorld):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._tests: dict[int, VCubeDetector] = {}
         self._awaited: dict[tuple[int, int], int] = {}
-        """By tester and address: when the test was sent that is not answered yet."""
+        """By tester and address: when the unanswered test was sent."""
         super().__init__(*arguments, **options)
         self._handlers += (self._on_test,)
 
@@ -68,7 +68,7 @@ class DiagnosingWorld(ChangingGroupWorld):
         return self._settings.test or SECOND
 
     def _on_test(self, peer: int, source: int, sent: int) -> None:
-        """A round of tests begins, or the answer to a test does not come."""
+        """A round of tests begins, or the answer to a test is overdue."""
         member = self.members[peer]
         if source != _ROUND:
             if self._awaited.get((peer, source)) == sent and member.is_member:
@@ -115,7 +115,7 @@ class DiagnosingWorld(ChangingGroupWorld):
             self._apply(member.me, member.trust(stream, self._clock(member.me)))
 
     def _hear(self, member: ChangingMember, source: int, packet: Packet) -> None:
-        """Only answers tell that somebody is there."""
+        """Only answers prove that a member is alive."""
 
     def _detect(self, member: ChangingMember) -> None:
-        """In rounds of tests, not with reports."""
+        """Failures are detected in rounds of tests, not with reports."""

@@ -17,8 +17,8 @@ from antecede.sim.world import ARRIVAL, CHANGE, REPORT, TEST, WAKE, Event, Obser
 class FaultyWorld(World):
     """A world with crashes and partitions, of any protocol; the group itself does not change.
 
-    What arrives at a process that is down, or on the other side of a partition, arrives when it is up again,
-    or when the partition heals: links are reliable. A process that is down sends nothing.
+    A packet to a process that is down, or on the other side of a partition, arrives when the process is up
+    again or the partition heals: links are reliable. A process that is down sends nothing.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FaultyWorld(World):
         return True
 
     def _held_until(self, kind: int, peer: int, source: int) -> int:
-        """Until when an event has to wait."""
+        """The time until which an event has to wait."""
         if kind == ARRIVAL:
             return max(self.down_until.get(peer, 0), self._cut_until(peer, source))
         return self.down_until.get(peer, 0) if kind in (WAKE, REPORT, TEST) else 0
@@ -78,7 +78,7 @@ class FaultyWorld(World):
     def count_stuck(self) -> int:
         return sum(len(each.waiting()) for at, each in enumerate(self.members) if not self.is_down(at))
 
-    # Changes
+    # Changes.
 
     def _schedule_change(self, time: int, change: Any) -> None:
         self._changes += 1
@@ -96,8 +96,8 @@ class FaultyWorld(World):
             self._lose_last_packets(peer)
 
     def _lose_last_packets(self, peer: int) -> None:
-        """On each link of a process that stops for good, the first of what is in flight arrives: any number,
-        with equal probability."""
+        """When a process stops for good, only the first packets in flight on each of its links arrive: any
+        number of them, with equal probability."""
         kept = []
         links: dict[int, list[Event]] = {}
         for event in self._events:
@@ -107,7 +107,7 @@ class FaultyWorld(World):
                 kept.append(event)
         for to, packets in links.items():
             bits = counter_rng.key(self.seed, counter_rng.CHURN, peer, to)
-            packets.sort(key=lambda event: event[4])  # a partition may hold the first ones longer
+            packets.sort(key=lambda event: event[4])  # A partition may hold the first ones longer.
             kept += packets[: counter_rng.between(bits, 0, len(packets) + 1)]
         self._events = kept
         heapq.heapify(kept)

@@ -19,7 +19,7 @@ class Metrics(msgspec.Struct, frozen=True):
     link_bytes: int
     """Control bytes of all those packets."""
     control_bytes_mean: float
-    """Of the packet in which a message leaves its sender, as encoded."""
+    """Control bytes of the packet in which a message leaves its sender, as encoded."""
     control_bytes_max: int
     paper_bytes_mean: float
     """The same, as the protocol's paper counts."""
@@ -29,7 +29,7 @@ class Metrics(msgspec.Struct, frozen=True):
     held: int
     """Deliveries that had to wait for a cause in the hold-back queue."""
     hold_mean_ns: float
-    """How long those waited, on average."""
+    """The average time for which those waited."""
     stuck: int
     """Messages still held when no more events could happen."""
     simulated_ns: int
@@ -52,7 +52,7 @@ class Meter:
         self, process: int, message: MessageId, time: int, control: int, paper: int, group: str | None
     ) -> None:
         self._sent_at[message] = time
-        self._delivered[process][process] = message.seq  # a copy that comes back is not held
+        self._delivered[process][process] = message.seq  # A copy that returns to its sender is not held.
         self._control += control
         self._control_max = max(self._control_max, control)
         self._paper += paper

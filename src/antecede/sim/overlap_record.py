@@ -1,7 +1,7 @@
 """Rows of groups that overlap and change: each member is a process of the trace.
 
-Members are called after their process and group, `p3.a`; a second time in that group, `p3.a.2`. The column
-`of_process` has the process, in whose order the rows of all its members are counted.
+Members are named after their process and group, `p3.a`; for a second membership in that group, `p3.a.2`. The
+column `of_process` is the process, in whose order the rows of all its members are numbered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from antecede.trace.schema import Members
 
 
 class OverlapRecorder(Recorder):
-    """Learns of each address before anything happens there."""
+    """Is told of each address before anything happens there."""
 
     def __init__(self, scenario: Scenario, *arguments: Any) -> None:
         super().__init__(scenario, *arguments)
@@ -26,7 +26,7 @@ class OverlapRecorder(Recorder):
         self._width = len(str(scenario.peers - 1))
         self._names: list[str] = []
         self._times: dict[tuple[int, str], int] = {}
-        """How often a process was in a group."""
+        """How often each process has been in each group."""
         self._process_of = np.zeros(scenario.most_processes(), np.int64)
         self._group_at: list[int] = []
 
@@ -55,7 +55,7 @@ class OverlapRecorder(Recorder):
 
 
 def member_name(process: str, group: str, times: int = 1) -> str:
-    """What a member is called, when a process is in a group for the first, second, … time."""
+    """The name of a member when a process is in a group for the first, second, … time."""
     return f"{process}.{group}" + (f".{times}" if times > 1 else "")
 
 

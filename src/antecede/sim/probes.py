@@ -125,7 +125,7 @@ class HoldBackQueues(Probe):
         self._waited += self._counted(arrived, time)
 
     def _queue(self, process: int, time: int) -> dict[MessageId, int]:
-        """A member's queue, before a change."""
+        """A member's queue, which is about to change; its length until now is recorded."""
         held = self._held.setdefault(process, {})
         if time > max(self._changed.get(process, 0), self.since):
             self._most = max(self._most, len(held))
@@ -319,7 +319,7 @@ class Bundles(Probe):
         self._last = None
         here = self._arrived.setdefault(process, {})
         if self._newest.get(process) != (link, time):
-            # A new packet: everything that could be delivered before it has been.
+            # A new packet: everything that was deliverable before it has been delivered.
             self._newest[process] = (link, time)
             self._most_held[process] = max(self._most_held.get(process, 0), len(here))
         is_duplicate = message in here or self._delivered.get((process, message.origin), 0) >= message.seq

@@ -17,7 +17,8 @@ COLUMNS = (
 )  # fmt: skip
 BATCH = 65_536
 _CHANGES = {"admit": ADMIT, "leave": LEAVE, "remove": REMOVE, "disown": REMOVE, "close": CLOSE}
-"""The kinds of rows for changes as members see them. Who is disowned never began, and is removed."""
+"""The kinds of rows for changes as members see them. A disowned process never began, and counts as
+removed."""
 
 
 class Recorder:
@@ -57,12 +58,12 @@ class Recorder:
         self._row(_CHANGES[kind], process, message, time, member=member)
 
     def take_snapshot(self, sponsor: int, process: int) -> None:
-        """A process is to begin with what the application of its sponsor has now."""
+        """A process is to begin with the present state of its sponsor's application."""
         self.flush()
         self._snapshots[process] = sponsor, self._seen_by(sponsor).copy()
 
     def start(self, process: int, time: int) -> None:
-        """It begins with that."""
+        """The process begins with that snapshot."""
         sponsor, seen = self._snapshots.pop(process)
         self._seen[process] = seen
         for origin in sorted({sponsor, *np.flatnonzero(seen).tolist()}):
@@ -106,7 +107,7 @@ class Recorder:
 
     def take_rows(self, rows: np.ndarray) -> None:
         """Write many events at once, as compiled engines produce them; all are in one group."""
-        self.flush()  # events that came before
+        self.flush()  # Earlier events.
         zeros = np.zeros(len(rows), np.int64)
         self._write(rows, zeros, zeros)
 
@@ -127,10 +128,10 @@ class Recorder:
         return self._tables.build(rows, index, payload_bytes, group, member=members)
 
     def _next_indices(self, process: np.ndarray) -> np.ndarray:
-        """The place of each row in its process's own order, after the rows written before."""
+        """The position of each row in its process's own order, after the rows written before."""
         size = len(self._index)
         counts = np.bincount(process, minlength=size)
-        narrow = process.astype(np.uint16) if size <= 1 << 16 else process  # a radix sort takes few passes
+        narrow = process.astype(np.uint16) if size <= 1 << 16 else process  # A radix sort takes few passes.
         order = np.argsort(narrow, kind="stable")
         index = np.empty(len(process), np.int64)
         index[order] = np.arange(len(process)) - np.repeat(np.cumsum(counts) - counts - self._index, counts)

@@ -204,7 +204,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         It depends on Antecede's version, on the source of every module of the user's own that is named and
         on the files that are, so that a run is repeated once any of these has changed.
         """
-        same = msgspec.convert(msgspec.to_builtins(self), Scenario)  # 2 seconds are 2.0 seconds
+        same = msgspec.convert(msgspec.to_builtins(self), Scenario)  # 2 seconds equal 2.0 seconds.
         fields = {name: value for name, value in msgspec.to_builtins(same).items() if value is not None}
         written = msgspec.json.encode(fields, order="sorted")
         code = f"{__version__} {catalog.fingerprint(self.protocol)}"
@@ -250,11 +250,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [Seat(peer, group) for group, peers in groups.items() for peer in sorted(peers)]
 
     def changes(self) -> list[Change]:
-        """All changes, in the order of their times."""
+        """All changes, ordered by time."""
         return plan(self.faults, self.group_churn, self.seed, round(self.seconds * SECOND))
 
     def most_processes(self) -> int:
-        """The most processes that a run may have: those that join or return have an address each time they
+        """The most processes that a run may have: processes that join or return get an address each time they
         ask."""
         if not self.is_changing:
             return self.peers
@@ -266,7 +266,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self.peers + len(self.seats()) + len(self.groups) * (2 * len(changes) + 16)
         return self.peers + 2 * len(changes) + 16 + phones * times
 
-    # What a run is made of.
+    # The parts of a run.
 
     def members(self) -> list[Protocol]:
         """All members of the group, in their initial state."""
@@ -380,7 +380,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return range(round(self.warmup * SECOND), round(self.seconds * SECOND), _SAMPLE_INTERVAL)
 
     def expected_messages(self) -> float:
-        """About how many messages will be sent, not counting answers."""
+        """The approximate number of messages that will be sent, not counting replies."""
         most = float("inf") if self.most_messages is None else self.most_messages
         if self.sends is not None:
             return min(sum(len(times) for times in self.sends), most)

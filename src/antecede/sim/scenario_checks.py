@@ -1,4 +1,4 @@
-"""What is checked of a scenario beyond its fields' types, so that a mistake is found before a run."""
+"""Validates a scenario beyond its fields' types, so that a mistake is found before a run."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def check(scenario: Scenario) -> None:
 
 
 def check_delay_is_used(scenario: Scenario) -> None:
-    """Refuse a delay that somebody has set, if it would have no effect."""
+    """Refuse a delay that the user has set but that would have no effect."""
     network = scenario.network
     if network is None or isinstance(network, str) or scenario.protocol_class().links.bounded_delays:
-        return  # a protocol that relies on a bound takes it from this field
+        return  # A protocol that relies on a bound takes it from this field.
     name, field = build.written_model(network)
     remedy = f"write {name},{field}={scenario.delay}"
     if isinstance(network, GraphModel):

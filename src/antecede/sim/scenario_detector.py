@@ -1,4 +1,4 @@
-"""How members of a changing group find out who is down, as scenarios write it."""
+"""Failure detection in a changing group, as scenarios write it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DetectorSettings(NamedTuple):
     detects: bool = True
     remove: int | None = 2 * SECOND
     test: int | None = None
-    """How often members test others, if they detect failures by VCube's tests and not by reports."""
+    """How often members test others, if they detect failures by VCube's tests rather than by reports."""
 
 
 def parse_detector(text: str | None) -> DetectorSettings:

@@ -1,4 +1,4 @@
-"""What phones of a group that changes do, and how long it takes."""
+"""Operations of phones in a changing group, and how long they take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MS = SECOND / 1000
 
 
 class SiteMeter:
-    """Counts and times of phones. Times are 0 where nothing happened that they are about."""
+    """Counts and durations of phone operations. Durations are 0 if the operation did not occur."""
 
     def __init__(self) -> None:
         self.left = self.moves = self.returned = 0
@@ -18,7 +18,7 @@ class SiteMeter:
         self._waits: list[int] = []
 
     def asked(self, address: int, since: int) -> None:
-        """The phone at an address asks to be let in, for the first time at `since`."""
+        """The phone at an address asks for admission; it first asked at `since`."""
         self._asked[address] = since
 
     def asked_at(self, address: int) -> int:

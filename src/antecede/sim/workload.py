@@ -19,7 +19,8 @@ NEVER = 1 << 62
 class Workload(abc.ABC):
     """The send times of each peer, in order.
 
-    A user's own is created as `Class(seed, reply, **parameters)`; scenarios name it as `module:Class`.
+    A user-defined workload is created as `Class(seed, reply, **parameters)`; scenarios name it as
+    `module:Class`.
     """
 
     sends_after_joining: ClassVar[bool] = True
@@ -144,11 +145,11 @@ class OncePerWindow(Workload):
 
 
 _MOST_AT_ONCE = 10_000
-"""Messages that a peer sends at the same time."""
+"""The most messages that a peer may send at the same time."""
 
 
 class UserWorkload(Workload):
-    """A workload of the user's own, whose times are checked."""
+    """A user-defined workload, whose times are validated."""
 
     def __init__(self, text: str, seed: int, reply: float) -> None:
         super().__init__(seed, reply)
@@ -161,7 +162,7 @@ class UserWorkload(Workload):
             reply=reply,
         )
         self._at_once: dict[int, int] = {}
-        """How many sends of each peer in a row are at the same time."""
+        """How many consecutive sends of each peer are at the same time."""
 
     def next_send(self, peer: int, number: int, previous: int) -> int:
         time = self._own.next_send(peer, number, previous)

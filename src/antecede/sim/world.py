@@ -80,7 +80,7 @@ class World:
         self.now = 0
         self.packets = 0
         self.control_bytes = 0
-        """Of all packets, once for each destination."""
+        """Control bytes of all packets, once for each destination."""
         self.network = network
         self._workload = workload
         self._observers = [*observers, *probes]
@@ -127,7 +127,7 @@ class World:
 
     @property
     def next_time(self) -> int | None:
-        """When the next event is; None if there is none."""
+        """The time of the next event; None if there is none."""
         return self._events[0][0] if self._events else None
 
     def is_down(self, peer: int) -> bool:
@@ -135,11 +135,11 @@ class World:
         return False
 
     def is_cut(self, one: int, other: int) -> bool:
-        """Whether nothing arrives between two processes now."""
+        """Whether packets between two processes cannot arrive now."""
         return False
 
     def count_stuck(self) -> int:
-        """Messages that are held."""
+        """The number of messages that are held."""
         return sum(len(member.waiting()) for member in self.members)
 
     def figures(self) -> dict[str, float]:
@@ -203,7 +203,7 @@ class World:
         for probe in self._probes:
             probe.sample(self.members)
 
-    # What follows from them.
+    # Consequences of events.
 
     def _clock(self, peer: int) -> int:
         return self.now + self._clock_offsets[peer]

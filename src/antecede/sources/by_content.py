@@ -1,8 +1,8 @@
-"""Tables of events whose names do not say what they are: by their content, as other commands read them.
+"""Recognises tables of events by content where their names do not reveal the format.
 
-A file of another kind than its name says, or whose name says none, is registered under the ending that says
-it. A JSON array, and JSON lines in UTF-16 or UTF-32, get a copy in JSON lines, with which readers of large
-files begin anywhere.
+A file whose name indicates another format, or none, is registered under the right ending. A JSON array, and
+JSON lines in UTF-16 or UTF-32, are copied to UTF-8 JSON lines, which readers of large files can start reading
+anywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDE = ("utf-16", "utf-32")
 
 
 def name_by_content(file: Path, columns: Collection[str], separator: str) -> None:
-    """Register a file as what it is; a table in text is one whose header has the columns that are named."""
+    """Register a file under its actual format; a text table counts if its header has the named columns."""
     head = read_head(file, HEAD_BYTES)
     what, suffix = container(head), table_suffix(file)
     if what == "parquet":
@@ -43,7 +43,8 @@ def name_by_content(file: Path, columns: Collection[str], separator: str) -> Non
 
 
 def as_json_lines(file: Path, folder: Path, max_bytes: int | None) -> Path | None:
-    """A copy of a JSON array or of JSON in a wide encoding, a value in each line; None if it needs none."""
+    """A copy of a JSON array or of JSON in a wide encoding, with one value per line; None if none is
+    needed."""
     head = read_head(file, HEAD_BYTES)
     encoding = text_encoding(head)
     if table_suffix(file) not in _JSON or (encoding not in _WIDE and not head.lstrip().startswith(b"[")):
@@ -60,7 +61,7 @@ def as_json_lines(file: Path, folder: Path, max_bytes: int | None) -> Path | Non
         if encoding not in _WIDE:
             return None
     else:
-        # A string in JSON has no line end.
+        # A string in JSON contains no line end.
         data = b"".join(b" ".join(bytes(value).splitlines()) + b"\n" for value in values)
     copy = folder / file.name
     copy.write_bytes(data)

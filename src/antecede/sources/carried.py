@@ -1,8 +1,7 @@
-"""What `order` carries along of a record, as its file has it: keys, headers, and what the record carries.
+"""Fields of a record that `order` passes through unchanged: keys, headers and the value.
 
-A value comes out in the type that it has in the file. In Parquet that is the type of its column, so that
-binary values stay binary; in files of text it is text, of which JSON that is no string stays as it is
-written.
+A value keeps the type that it has in the file. In Parquet that is the type of its column, so binary values
+stay binary; in text files it is text, and JSON that is not a string stays as written.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from antecede.trace.reader import open_any_parquet
 
 
 def carried_type(files: Iterable[Path], paths: Sequence[Sequence[Step]]) -> pa.DataType:
-    """The type of the first of several paths that a file has; if files differ, one that loses nothing."""
+    """The type of the first of several paths that a file has; if files differ, a type that loses nothing."""
     kinds = {_type_in(file, paths) for file in files} - {None}
     if len(kinds) < 2:
         return next(iter(kinds), pa.string())
@@ -64,7 +63,8 @@ def _is_kept(kind: pa.DataType) -> bool:
 
 
 def carry(value: Any, kind: pa.DataType, text: str | None, path: Sequence[Step]) -> Any:
-    """A value in the type of its column; `text` is the record's own, in which the value is at the path."""
+    """A value in the type of its column; `text` is the text of the record, which contains the value at the
+    path."""
     if value is None or kind not in (pa.string(), pa.binary()):
         return value
     if not isinstance(value, str | bytes):
@@ -76,7 +76,8 @@ def carry(value: Any, kind: pa.DataType, text: str | None, path: Sequence[Step])
 
 
 def _text(value: bytes) -> str:
-    """Bytes in a column of text, where files differ in type: as text, or else as JSON has bytes."""
+    """Bytes in a column of text, where files differ in type: decoded if possible, otherwise as JSON
+    represents bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:

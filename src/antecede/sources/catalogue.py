@@ -262,7 +262,7 @@ PRESETS: dict[str, Preset] = {
         _GIT,
     )
 }
-"""By name, in the order in which a file is compared with them."""
+"""Presets by name, in the order in which a file is compared with them."""
 
 
 def find_preset(name: str) -> Preset:

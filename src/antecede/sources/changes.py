@@ -1,4 +1,5 @@
-"""Records of Debezium's topics as a table that `causal_order` merges: where each is, and what it is."""
+"""Records of Debezium's topics as a table that `causal_order` merges: their coordinates, and their meaning as
+change events."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from antecede.trace.foreign.open_files import streaming_limit
 from antecede.trace.times import parse_time
 
 ID, EVENTS = "_antecede_id", "_antecede_events"
-"""Columns that results do not have."""
+"""Columns that are left out of results."""
 CHANGE_COLUMNS = pa.schema(
     [
         ("kind", pa.string()),
@@ -42,7 +43,7 @@ CHANGE_COLUMNS = pa.schema(
         (EVENTS, pa.int64()),
     ]
 )
-"""The fields of `Change`; `kind` is null if a record is no change event."""
+"""The fields of `Change`; `kind` is null if a record is not a change event."""
 _VALUE_NAMES, _TIME_NAMES = ("payload", "value"), ("ts", "timestamp")
 _BATCH_ROWS = 16_384
 _MAX_NAMED = 5
@@ -56,7 +57,7 @@ Progress = Callable[[str, int, int], None]
 def parse_changes(
     topics: Sequence[str], keys: Sequence[Any], values: Sequence[Any], without: Collection[str] = ()
 ) -> list[pa.Array]:
-    """CHANGE_COLUMNS of records as they are in Kafka; `without` as for `parse_change`."""
+    """CHANGE_COLUMNS of records in the form they have in Kafka; `without` as for `parse_change`."""
     rows = [_fields(parse_change(*record, without)) for record in zip(topics, keys, values, strict=True)]
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(CHANGE_COLUMNS)
     return [pa.array(values, field.type) for values, field in zip(columns, CHANGE_COLUMNS, strict=True)]
@@ -78,7 +79,8 @@ def write_change_table(
     without: Collection[str] = (),
     snapshot_of: Collection[str] = (),
 ) -> None:
-    """Write the records of a source as Parquet: their coordinates, CHANGE_COLUMNS, and what they carry.
+    """Write the records of a source as Parquet: their coordinates, CHANGE_COLUMNS, and keys, headers and
+    values.
 
     Names of tables `without` a topic, and of topics that begin with a snapshot, that no record has are
     refused.
@@ -132,10 +134,11 @@ def _read_changes(
     schema: pa.Schema,
     named: set[str],
 ) -> Iterator[tuple[Any, ...]]:
-    """The records of a file as rows of the schema; `named` gets the tables that END markers name.
+    """The records of a file as rows of the schema; the tables that END markers name are added to `named`.
 
-    Where they have no coordinates, a table is a topic, and the order of the files and rows that of offsets.
-    The time is Kafka's, and what a record carries is its value there; without Kafka it is the record.
+    Where records have no coordinates, a table counts as a topic, and the order of files and rows as the order
+    of offsets. The time is Kafka's, and the carried value is that of the Kafka record; without Kafka it is
+    the record itself.
     """
     preset = source.preset
     for record in read_kafka(file, bad, preset.encoding, preset.separator, max_bytes):

@@ -34,28 +34,29 @@ _OPERATIONS = {"c": "create", "u": "update", "d": "delete", "r": "read", "t": "t
 _POSTGRES_ID = re.compile(r"(\d+):(\d{1,18})")
 _BINLOG = re.compile(r".*\.(\d{1,9})")
 _MAX_EVENTS = 1 << 20
-"""Of a transaction whose END marker is taken at its word."""
+"""The most events of a transaction whose END marker is believed."""
 COORDINATES = ("topic", "partition", "offset")
 TOMBSTONE, BEGIN, END = "tombstone", "BEGIN", "END"
 _STREAMING = ("false", "none", "")
-"""Values of `source.snapshot` of rows that are from no snapshot."""
+"""Values of `source.snapshot` in rows that do not come from a snapshot."""
 
 
 class CdcEvent(NamedTuple):
-    """What a merge of topics needs to know of a record."""
+    """The facts about a record that a merge of topics needs."""
 
     kind: str
     """create, update, delete, snapshot and so on; tombstone; BEGIN or END of a transaction."""
     id: str | None
-    """The same for the copies of a record that a connector has written again; None if it has none."""
+    """An id that repeated copies of a record share when a connector writes it again; None if the record has
+    none."""
     transaction: str | None = None
     order: int | None = None
-    """`total_order`: the place in the transaction, from 1."""
+    """`total_order`: the position in the transaction, from 1."""
     events: int | None = None
-    """Of an END: how many events the transaction has."""
+    """For an END: the number of events of the transaction."""
     position: int | None = None
-    """In the log of the database; that of the commit, where the connector states it, as PostgreSQL's does in
-    the END and Oracle's in each event."""
+    """The position in the database's log; the position of the commit where the connector states it, as
+    PostgreSQL's does in the END and Oracle's in each event."""
     snapshot: str | None = None
     """`source.snapshot`, if the row is from one: first, true, last_in_data_collection, incremental …"""
 
@@ -75,7 +76,7 @@ def parse_change(topic: str, key: Any, value: Any, without: Collection[str] = ()
 
 
 def change_of(event: dict[str, Any], topic: str, key: Any, without: Collection[str] = ()) -> CdcEvent | None:
-    """The same of an envelope or marker that `unwrap` has found."""
+    """The same for an envelope or marker that `unwrap` has found."""
     if "op" not in event:
         return _change_of_marker(event, without)
     source, transaction = event["source"], event.get("transaction")
@@ -122,10 +123,8 @@ def _change_of_marker(event: dict[str, Any], without: Collection[str]) -> CdcEve
 
 
 def _digest(event: dict[str, Any], topic: str, key: Any) -> str | None:
-    """Tells rows outside transactions apart, by all that stays the same when a connector writes them again.
-
-    Rows without a key may be alike and yet be two, so they have none.
-    """
+    """Distinguishes rows outside transactions, by everything that stays the same when a connector writes them
+    again. Rows without a key may be equal and yet distinct, so they have no digest."""
     if key is None:
         return None
     source = {name: value for name, value in event["source"].items() if name != "snapshot"}
@@ -157,7 +156,7 @@ def read_debezium(
 
 
 def _carried(record: dict[str, Any]) -> Any:
-    """What a record of Kafka carries, as it is in the file; None if it is a tombstone."""
+    """The value of a Kafka record as it is in the file; None if it is a tombstone."""
     return next((record[name] for name in ("payload", "value") if name in record), record.get("body"))
 
 
@@ -176,7 +175,7 @@ def unwrap(value: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]
 
 
 def _complete(event: dict[str, Any]) -> str | None:
-    """Add what the event implies; or why that is not possible."""
+    """Add the fields that the event implies, or return why that is not possible."""
     if "status" in event and "op" not in event:
         return _complete_marker(event)
     source = event["source"]
@@ -228,7 +227,8 @@ def transaction_id(value: Any) -> str:
 
 
 def _position(source: dict[str, Any]) -> int | None:
-    """The place in the database's log: an LSN, an SCN, or the number of a binlog and the place in it."""
+    """The position in the database's log: an LSN, an SCN, or the number of a binlog and the position in
+    it."""
     for name in ("lsn", "scn"):
         if (number := whole_number(source.get(name))) is not None:
             return number
@@ -240,7 +240,7 @@ def _position(source: dict[str, Any]) -> int | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """A number that may be text; None if it is no whole number of 64 bits."""
+    """An integer, possibly given as text; None if it is not a 64-bit integer."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None

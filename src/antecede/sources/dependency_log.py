@@ -1,4 +1,4 @@
-"""Dependency logs: what each record of a source is, of whom, and which records caused it.
+"""Dependency logs: the id, process and causes of each record of a source.
 
 Unlike a trace, such a log has no deliveries. It is a stream of Arrow tables of `SCHEMA`, in the order of the
 files and of the rows in them; memory is that of a batch.
@@ -32,9 +32,9 @@ SCHEMA = pa.schema(
         ("row", pa.int64()),
     ]
 )
-"""`seq` is the place in the process's own order, `time` nanoseconds of its clock; both may be null."""
+"""`seq` is the position in the process's own order, `time` its clock in nanoseconds; both may be null."""
 CARRIED = ("key", "headers", "payload")
-"""Columns that a log has besides, if records are to be ordered: the first two only records of Kafka."""
+"""Additional columns of a log whose records are to be ordered; only Kafka records have the first two."""
 BATCH_ROWS = 16_384
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 
@@ -138,7 +138,7 @@ class Extractor:
             if value is not None:
                 return carry(value, kind, record.text, template.path or ())
         if self._preset.payload or (record.text is None and self._preset.reader == "git"):
-            return None  # the message of a commit may be no text
+            return None  # The message of a commit may not be text.
         return carry(record.value if record.text is None else record.text, kind, None, ())
 
     def _table(self, rows: list[tuple[Any, ...]], file: str) -> pa.Table:

@@ -39,7 +39,7 @@ _MAX_REDIRECTS = 5
 _MAX_NAME = 100
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
 _READABLE_ENCODINGS = ("", "identity", "gzip", "x-gzip", "zstd")
-"""Of a body: none, or one that the readers of files recognise."""
+"""Content encodings of a body: none, or one that the readers of files recognise."""
 _ENDINGS = {
     "text/csv": ".csv",
     "text/tab-separated-values": ".tsv",
@@ -48,18 +48,18 @@ _ENDINGS = {
     "application/jsonl": ".jsonl",
     "application/vnd.apache.parquet": ".parquet",
 }
-"""By the type that the server names, for URLs that do not end in a file's name."""
+"""The ending by the content type that the server reports, for URLs that do not end in a file name."""
 
 
 class Patience(NamedTuple):
-    """How slow a server may be."""
+    """How slow a server may be before the download is abandoned."""
 
     step: float = 30.0
-    """Seconds without a byte."""
+    """The most seconds without a byte."""
     start: float = 60.0
-    """Seconds until the rate counts."""
+    """Seconds before the rate is checked."""
     rate: float = 1024.0
-    """Bytes per second, on average."""
+    """The least bytes per second, on average."""
 
 
 def without_secrets(url: str) -> str:
@@ -71,7 +71,7 @@ def without_secrets(url: str) -> str:
     'abfss://container@account.example.org/log'
     """
     parts = urlsplit(url)
-    # Before the @ of other kinds of URLs is the name of a container, unless a password follows it.
+    # In other URL schemes, the part before the @ is the name of a container, unless it contains a password.
     has_secret = parts.scheme.lower() in SCHEMES or parts.password is not None
     server = _server(parts) if has_secret else parts.netloc
     return urlunsplit((parts.scheme, server, quote(parts.path, safe=_PATH_CHARACTERS), "", ""))
@@ -153,7 +153,7 @@ def _too_long(shown: str, limit: int) -> InputError:
 
 
 def _file_name(path: str, headers: Message) -> str:
-    """The name in the URL, without what could be more than a name; its ending may say what it is."""
+    """The name in the URL, stripped of anything unsafe in a file name; its ending may indicate the format."""
     last = unquote(path).rpartition("/")[2]
     name = re.sub(r"[^\w.+=-]", "_", last, flags=re.ASCII).lstrip("._")[-_MAX_NAME:] or "download"
     return name if Path(name).suffix else name + _ENDINGS.get(headers.get_content_type(), "")
@@ -260,7 +260,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener(watch: _Watch) -> urllib.request.OpenerDirector:
-    """What opens http and https, through the proxies of the environment, and nothing else."""
+    """An opener for http and https, through the proxies of the environment, and for nothing else."""
 
     def watched(kind: type[Any]) -> Callable[..., Any]:
         def make(*arguments: Any, **options: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Tables of events that a source is converted to, to be ordered; what cannot be read of it is in them too.
+"""Writes a source as a table of events to be ordered, including the rows that cannot be read.
 
-Such a row has nothing but where it is, why it cannot be read and what the file has there: `order` quarantines
-it. So nothing of a source is lost, however it is written.
+An unreadable row contains only its location, the reason and its original text; `order` quarantines it. So no
+part of a source is lost, however malformed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _ROW = re.compile(r"(?:row|line|span|request|trace|transaction|commit) (\d{1,18}
 
 
 class EventTable:
-    """Writes a table of events as Parquet, with a row for each that `bad` counts and that has a text."""
+    """Writes a table of events as Parquet, with a row for each bad row that `bad` counts and that has a
+    text."""
 
     def __init__(self, file: Path, schema: pa.Schema, bad: BadRows, names: Mapping[str, str]) -> None:
-        """`names` are what the user calls the files of the source, by their paths."""
+        """`names` maps paths of the source's files to the user's names for them."""
         self._schema = schema.append(pa.field(UNREADABLE, pa.string()))
         self._schema = self._schema.append(pa.field(UNREADABLE_ROW, pa.binary()))
         self._file, self._bad, self._names = file, bad, names

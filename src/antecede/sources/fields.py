@@ -1,4 +1,4 @@
-r"""Where a record has a value: templates such as `{topic}-{partition}`, with paths between braces.
+r"""Templates such as `{topic}-{partition}`, which locate values in a record by paths in braces.
 
 A path has names with a dot between two; one with a dot or a bracket in it is quoted: `resource."host.name"`.
 `[]` after a name means every element of a list, or of a text that is a list or words; `[0]` is the first
@@ -24,7 +24,7 @@ import msgspec
 from antecede.errors import InputError
 
 MISSING: Any = object()
-"""What a path finds where there is no such name; a null is there."""
+"""The result for a path that does not exist; a null does exist."""
 
 _PART = re.compile(r"\{\{|\}\}|\{((?:[^{}\"]|\"[^\"]*\")*)\}|([^{}]+)|(.)", re.DOTALL)
 _STEP = re.compile(r"\"([^\"]+)\"|([^.\"\[\]]+)")
@@ -32,7 +32,7 @@ _BARE_NAME = re.compile(r"[^.\"\[\]{}]+")
 _BRACKETS = re.compile(r"\[(\d*)\]")
 _MAX_INDEX_DIGITS = 9
 _WORD = re.compile(r"[^ \t\n\v\f\r]+")
-"""Names between ASCII white space; other white space is part of a name."""
+"""Names separated by ASCII white space; other white space is part of a name."""
 _QUOTED = re.compile(r"'([^']*)'")
 _QUOTED_LIST = re.compile(r"\[\s*'[^']*'(?:\s*,\s*'[^']*')*\s*\]")
 _ANY_VALUE = frozenset({"stringValue", "intValue", "boolValue", "doubleValue", "bytesValue"})
@@ -80,7 +80,7 @@ def quoted_name(name: str) -> str:
 
 
 def find(value: Any, steps: Sequence[Step]) -> Any:
-    """What is at a path: a list if a step is `[]`, MISSING if there is nothing."""
+    """The value at a path: a list if a step is `[]`, MISSING if there is none."""
     for place, step in enumerate(steps):
         if isinstance(step, str):
             value = value.get(step, MISSING) if isinstance(value, dict) else _among_pairs(value, step)
@@ -168,9 +168,9 @@ def _getter(steps: tuple[Step, ...]) -> Callable[[Any], Any]:
 
 
 class Template:
-    """A text with paths in braces; `{{` and `}}` are braces. A path to one of `nothing` finds nothing.
+    """A text with paths in braces; `{{` and `}}` are literal braces. A value in `nothing` counts as none.
 
-    `values` takes a record, and returns none, one, or with `[]` several values. Empty ones are none.
+    `values` takes a record, and returns none, one, or with `[]` several values. Empty values count as none.
     """
 
     def __init__(self, text: str, nothing: Collection[str] = ()) -> None:
@@ -185,10 +185,10 @@ class Template:
                 parts.append(match[2] or match[0][0])
         paths = [part for part in parts if not isinstance(part, str)]
         self.path = paths[0] if len(parts) == len(paths) == 1 and None not in paths[0] else None
-        """Of a template that is a single path to a single value: that path."""
+        """The path, if the template is a single path to a single value."""
         if any(path.count(None) > 1 for path in paths):
             raise InputError(f"'{text}': a path has [] once")
-        # Of each part its text, or how to get it, and whether that is a list.
+        # For each part: its text, or how to get it, and whether it is a list.
         self._parts = [
             (part, None, False) if isinstance(part, str) else ("", _getter(part), None in part)
             for part in parts

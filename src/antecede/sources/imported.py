@@ -23,7 +23,7 @@ _LINE = re.compile(r"line (\d+)")
 
 
 class _Nodes:
-    """Takes nodes as the writer of dependency tables does, and keeps them as records."""
+    """Collects nodes like the writer of dependency tables, and keeps them as records."""
 
     def __init__(self, path: Path, bad: BadRows, with_text: bool) -> None:
         self._path, self._bad, self._with_text = path, bad, with_text
@@ -54,7 +54,7 @@ def read_imported(
     with_text: bool = False,
     encoding: str = "",
 ) -> Iterator[SourceRecord]:
-    """The nodes of a log, an editing trace or a repository; `with_text`, as they are written there."""
+    """The nodes of a log, an editing trace or a repository; with `with_text`, as written there."""
     into = _Nodes(path, bad, with_text)
     if reader == "shiviz":
         bad.executions = read_shiviz(path, into, max_bytes=max_bytes, encoding=encoding)
@@ -66,7 +66,7 @@ def read_imported(
 
 
 def is_repository(path: Path) -> bool:
-    """Whether a folder is a git repository, with no table in it that could be meant instead."""
+    """Whether a folder is a git repository without a table that the user could have meant instead."""
     if not path.is_dir():
         return False
     bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
@@ -76,7 +76,7 @@ def is_repository(path: Path) -> bool:
 
 
 def refuse_several(files: list[Path], reader: str) -> None:
-    """Refuse a folder of logs of which each could only be judged with the others."""
+    """Refuse a folder of several logs, each of which could only be judged together with the others."""
     if reader in READERS and len(files) > 1:
         raise InputError(
             f"{files[0].parent} has {len(files):,} logs of {reader}, which are read one by one; if they are "

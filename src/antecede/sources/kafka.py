@@ -28,7 +28,7 @@ CONSOLE = re.compile(
     r"Partition:(?P<partition>\d+)\tOffset:(?P<offset>\d+)(?:\t(?P<rest>.*))?",
     re.DOTALL,
 )
-"""A line of the console consumer."""
+"""A line of the console consumer's output."""
 _HEADERS = re.compile(r"[\w.\-]+:[^,\t]*(?:,[\w.\-]+:[^,\t]*)*")
 _VALUE_NAMES = ("payload", "value")
 
@@ -65,7 +65,7 @@ def with_body(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode_body(value: Any, maybe_base64: bool = False) -> Any:
-    """What a record carries, if it is a JSON object: as it is, as text or bytes; None otherwise."""
+    """The value of a record, if it is a JSON object, in decoded form, text or bytes; None otherwise."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str | bytes) or not value:
@@ -87,7 +87,7 @@ def _decode_headers(headers: list[Any]) -> list[Any]:
 
 
 def _base64_text(value: Any) -> str | None:
-    """The text that a value is the base64 of; None if it is not."""
+    """The text of which a value is the base64 encoding; None if it is not."""
     if not isinstance(value, str) or not value:
         return None
     try:
@@ -128,7 +128,8 @@ def _console_records(
                 headers, *rest = rest
                 pairs = (each.partition(":") for each in headers.split(","))
                 record["headers"] = [{"key": name, "value": value} for name, _, value in pairs]
-            # Nothing says whether a key was printed; a tab is rather between key and value than in a value.
+            # Nothing says whether a key was printed; a tab more likely separates key and value than belongs
+            # to the value.
             key, rest = (rest[0], rest[1:]) if len(rest) > 1 else (None, rest)
             record |= {"key": key, "payload": "\t".join(rest)}
             yield SourceRecord(number, with_body(record), line, key, headers)

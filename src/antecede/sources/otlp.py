@@ -53,11 +53,11 @@ class _ResourceSpans(msgspec.Struct):
 class _ExportRequest(msgspec.Struct):
     resource_spans: list[_ResourceSpans] | None = msgspec.field(default=None, name="resourceSpans")
     batches: list[_ResourceSpans] | None = None
-    """What Tempo calls them."""
+    """The name of the field in Tempo's API."""
     trace: _ExportRequest | None = None
-    """Within it, the second version of Tempo's API has them."""
+    """The second version of Tempo's API nests the spans in this field."""
     result: _ExportRequest | None = None
-    """And within this, the third version of Jaeger's."""
+    """The third version of Jaeger's API nests the spans in this field."""
 
 
 _request = msgspec.json.Decoder(_ExportRequest)

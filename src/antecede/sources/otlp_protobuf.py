@@ -37,12 +37,12 @@ _PREFIX_BYTES = 4
 
 
 def is_otlp_protobuf(head: bytes) -> bool:
-    """Whether a file that begins like this holds spans in protobuf; it may be cut off anywhere."""
+    """Whether a file that begins like this holds spans in protobuf; `head` may be cut off anywhere."""
     return _framing(head) is not None
 
 
 def _framing(head: bytes) -> str | None:
-    """How requests follow each other: one alone, or each after its length."""
+    """How requests follow each other: a single one, or each after its length."""
     if _looks_like_request(head):
         return "single"
     prefix = int.from_bytes(head[:_PREFIX_BYTES])

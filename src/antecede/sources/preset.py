@@ -1,4 +1,4 @@
-"""Presets: which reader a format needs, and where its records have what a dependency log has.
+"""Presets: the reader of a format, and where its records have the fields of a dependency log.
 
 A preset is data. `to_toml` prints it, `load_preset` reads it back from a file that a user has changed.
 """
@@ -26,7 +26,7 @@ READERS = {
     "git": "a repository: a record is a commit",
     "debezium": "change events and transaction markers, as they are or within a dump of Kafka",
 }
-"""What each reader takes, and what its records are."""
+"""The input of each reader, and what its records are."""
 _RECORD_NAMES = {"otlp": "span", "jaeger": "span", "editing": "transaction", "git": "commit"}
 """What is numbered by readers whose records are not rows, lines or elements of their file."""
 _MAX_FILE = 1 << 16
@@ -36,7 +36,7 @@ _SEPARATORS = (",", "\t", ";", "|", " ")
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A format: its reader, and templates (see `fields`) of the parts of a record.
 
-    Of several templates the first counts whose values are all there; causes are those of all of them.
+    Of several templates, the first whose values all exist is used; for causes, all of them are.
     """
 
     name: str
@@ -46,19 +46,19 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     process: list[str]
     causes: list[str] = []
     seq: list[str] = []
-    """The place in the process's own order: an offset, a sequence number."""
+    """The position in the process's own order: an offset, a sequence number."""
     time: list[str] = []
     time_unit: str = "ns"
-    """Of times that are numbers: ns, us, ms or s. Text may also be ISO 8601."""
+    """The unit of numeric times: ns, us, ms or s. Text may also be ISO 8601."""
     kind: list[str] = []
     payload: list[str] = []
     """Without one, the record as it is in the file."""
     no_cause: list[str] = []
-    """Values of the paths of a cause that mean none, such as an id of zeros."""
+    """Values in the paths of a cause that mean no cause, such as an id of zeros."""
     encoding: str = ""
-    """Of text that is neither UTF-8 nor has a byte order mark."""
+    """The encoding of text that is neither UTF-8 nor has a byte order mark."""
     separator: str = ""
-    """Of tables in text; by default the one that the header has most."""
+    """The separator of text tables; by default the one most frequent in the header."""
     records: list[str] = []
     """For the reader `records`: paths of the lists that hold the records, where a document has several."""
     recognised_by: list[list[str]] = []
@@ -136,7 +136,7 @@ def check_preset(preset: Preset) -> None:
     if preset.encoding:
         try:
             b"    ".decode(preset.encoding)
-        except UnicodeError:  # it exists, and would not call this text
+        except UnicodeError:  # It exists, and would not call this text.
             pass
         except (LookupError, ValueError) as error:
             raise InputError(f"encoding: there is no '{preset.encoding}'") from error

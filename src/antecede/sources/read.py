@@ -43,14 +43,14 @@ class Source(NamedTuple):
     files: list[Path]
     preset: Preset
     called: str = ""
-    """What the user calls it, if `path` is a copy."""
+    """The user's name for it, if `path` is a copy."""
 
     @property
     def name(self) -> str:
         return self.called or str(self.path)
 
     def name_of(self, file: Path) -> str:
-        """A file of the source as the user knows it, if it is a copy or in a folder of copies."""
+        """The user's name for a file of the source, if the file is a copy or in a folder of copies."""
         if file == self.path:
             return self.name
         original = original_of(file)
@@ -60,12 +60,12 @@ class Source(NamedTuple):
 
     @property
     def file_names(self) -> dict[str, str]:
-        """The same of all files, by their paths."""
+        """The user's names for all files, by path."""
         return {str(file): self.name_of(file) for file in self.files}
 
 
 def find_source(path: str, preset: str | None = None) -> Source | None:
-    """The source at a path, by the preset that is named or else recognised; None if it is none of those."""
+    """The source at a path, by the named preset or by its content; None if it matches none."""
     scheme, is_url, rest = path.partition("://")
     if is_url and scheme != "file":
         if preset is None:
@@ -114,7 +114,7 @@ def read_as(source: Source, encoding: str, separator: str) -> Source:
 
 
 def mapped_dependencies(path: str, names: Mapping[str, str]) -> Source:
-    """A table of dependencies whose columns have other names: `names` has theirs by ours."""
+    """A table of dependencies whose columns have other names: `names` maps our names to theirs."""
     local = Path(path.removeprefix("file://"))
     if "://" in path.removeprefix("file://"):
         raise InputError(f"{path}: --map is for local files; copy it here first")
@@ -139,7 +139,7 @@ def mapped_dependencies(path: str, names: Mapping[str, str]) -> Source:
 
 
 def _refuse_missing_columns(table: Path, path: Path, names: Mapping[str, str]) -> None:
-    """Refuse a table of dependencies that lacks a column, by the names that it has for ours."""
+    """Refuse a table of dependencies that lacks a column, by the user's name for it."""
     head = read_head(table, HEAD_BYTES)
     if container(head) == "json":
         return
@@ -175,7 +175,7 @@ def _dependency_table(local: Path) -> Path | None:
         return local if DISTINCTIVE.issubset(names_in_header(read_head(local, HEAD_BYTES))) else None
     try:
         return dependency_file(local)
-    except InputError:  # it is none, or damaged: whoever reads it says so
+    except InputError:  # It is none, or damaged: its reader reports that.
         return None
 
 
@@ -221,7 +221,7 @@ def read_source(
             for table in extractor.batches(records, source.name_of(file)):
                 bad.count(file, table.num_rows + bad.rows_not_taken - before)
                 yield table
-                # What the consumer leaves out of the table has been counted with it.
+                # Columns that the consumer drops from the table have been counted with it.
                 before = bad.rows_not_taken
         except UnicodeError as error:
             raise _not_text(file, error) from error

@@ -44,7 +44,7 @@ def recognise_file(path: Path) -> Preset | None:
         found = _matching([schema_outline(open_any_parquet(path).schema_arrow)], _TABLE_READERS)
         if found is None or found.reader != "kafka":
             return found
-        # What records of Kafka carry is not in the schema.
+        # The values of Kafka records are not in the schema.
         records = itertools.islice(read_records(path, BadRows(str(path), strict=False)), _SAMPLES)
         return _matching([with_body(record.value) for record in records], _TABLE_READERS) or found
     return recognise(head)

@@ -1,4 +1,4 @@
-"""Records of a file, whatever holds them: JSON lines, JSON, CSV, TSV or Parquet.
+"""Records of a file in any container: JSON lines, JSON, CSV, TSV or Parquet.
 
 What a file holds is decided by its first bytes, not by its name. JSON lines, CSV and Parquet are streamed; a
 JSON document is held whole, up to `MAX_DOCUMENT` bytes.
@@ -33,7 +33,7 @@ HEAD_BYTES = 1 << 16
 _BATCH_ROWS = 8_192
 _SEPARATORS = ",\t;|"
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding bytes that are no JSON, or not of the right shape, raises."""
+"""Exceptions raised by decoding bytes that are not JSON, or not of the right shape."""
 _NOT_JSON = "lines that are not JSON, left out"
 _NO_OBJECT = "values that are no object, left out"
 
@@ -46,11 +46,11 @@ class SourceRecord(NamedTuple):
     text: str | None
     key: Any = None
     headers: Any = None
-    """Of a record of Kafka, as they are in the file."""
+    """The key and headers of a Kafka record, as they are in the file."""
 
 
 def container(head: bytes) -> str:
-    """What a file that begins like this holds: parquet, json or table."""
+    """The container of a file that begins like this: parquet, json or table."""
     if head.startswith(b"PAR1"):
         return "parquet"
     text = head.decode(text_encoding(head), errors="replace").lstrip()
@@ -73,7 +73,7 @@ def read_records(
     separator: str = "",
     max_bytes: int | None = None,
 ) -> Iterator[SourceRecord]:
-    """The records of a file; what is no record is counted in `bad`."""
+    """The records of a file; anything that is not a record is counted in `bad`."""
     what = container(read_head(path, HEAD_BYTES))
     if what == "parquet":
         return _parquet_records(path)
@@ -233,7 +233,7 @@ def inner_records(
 
 
 def _texts_at(text: str, steps: Sequence[Step]) -> list[str | None]:
-    """What `find` finds in a JSON text, as it is written there: the elements of a list, or one value."""
+    """The values that `find` finds in a JSON text, as written there: the elements of a list, or one value."""
     found = _raw_at(msgspec.Raw(text.encode()), steps)
     if isinstance(found, msgspec.Raw) and bytes(found).lstrip().startswith(b"["):
         found = msgspec.json.decode(found, type=list[msgspec.Raw])
@@ -278,7 +278,7 @@ def _table_records(
     with open_bytes(path, max_bytes) as stream:
         marked = text_encoding(stream.peek(4)[:4])  # type: ignore[attr-defined]
         chosen = encoding if encoding and marked == "utf-8" else marked
-        # What cannot be decoded is marked so that the rows around it stay as they are.
+        # Undecodable bytes are marked, so that the rows around them stay intact.
         lines = io.TextIOWrapper(stream, chosen, errors="surrogateescape", newline="")
         first = lines.readline(MAX_DOCUMENT)
         if not first.strip():
@@ -296,7 +296,7 @@ def _table_records(
 
 
 def likely_separator(header: str) -> str:
-    """The separator that a header has most, outside quotes; a comma if it has none."""
+    """The most frequent separator in a header, outside quotes; a comma if there is none."""
     outside = "".join(header.split('"')[::2])
     best = max(_SEPARATORS, key=outside.count)
     return best if outside.count(best) else ","
@@ -310,7 +310,7 @@ def _parquet_records(path: Path) -> Iterator[SourceRecord]:
     refuse_duplicate_columns(opened.schema_arrow.names, path)
     number = 0
     try:
-        # As dictionaries, a long text is there once, and can be refused before every row has a copy.
+        # With dictionaries, a long text exists once, and can be refused before every row has a copy.
         for batch in parquet_file(path, text_columns_of(opened)).iter_batches(_BATCH_ROWS):
             refuse_long_text(batch, path)
             for row in _plain_table(pa.Table.from_batches([batch])).to_pylist():

@@ -1,5 +1,5 @@
-"""Spans within JSON documents, for the formats that have them there: each decoded by itself, so that one that
-cannot be read leaves the others."""
+"""Spans within JSON documents, each decoded by itself, so that an unreadable span does not affect the
+others."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ _span = msgspec.json.Decoder(dict[str, Any])
 
 
 class RawSpan(NamedTuple):
-    """A span as it stands in its document, and what adds to it what the document says about it.
-
-    `complete` raises InputError for a span that cannot be used.
-    """
+    """A span as written in its document, and a function that adds what the document says about it. `complete`
+    raises InputError for a span that cannot be used."""
 
     text: msgspec.Raw
     complete: Callable[[dict[str, Any]], None]
@@ -36,7 +34,7 @@ def read_spans(
     documents: tuple[str, msgspec.json.Decoder[Document]],
     spans_of: Callable[[Document], Iterable[RawSpan]],
 ) -> Iterator[SourceRecord]:
-    """The spans of a file of documents, each of which is called something and has a decoder."""
+    """The spans of a file of documents; each span has a name for messages and a decoder."""
     name, decoder = documents
     number = 0
     for row, raw in json_values(path, bad, encoding, max_bytes):

@@ -1,4 +1,5 @@
-"""Copies of what cannot be read in place: Delta and Iceberg tables, compressed files, tables with tabs.
+"""Copies of inputs that cannot be read in place: Delta and Iceberg tables, compressed files, tables with
+tabs.
 
 A Delta or Iceberg table is more than the Parquet files in its folder: its log says which of them count, and
 which rows of them are deleted. They are read by the libraries `deltalake` and `pyiceberg`, which are extras;
@@ -45,9 +46,9 @@ _TABLES_IN_TEXT = (".csv", ".tsv", ".tab")
 
 
 def needs_copy(path: Path, separators: bool = True) -> bool:
-    """Whether readers of traces and tables need a copy of what is at a path.
+    """Whether readers of traces and tables need a copy of the file or folder at a path.
 
-    Without `separators`, they know themselves what separates the fields of a table.
+    Without `separators`, they determine themselves what separates the fields of a table.
     """
     if path.is_dir():
         if table_folder(path) is not None:
@@ -57,7 +58,7 @@ def needs_copy(path: Path, separators: bool = True) -> bool:
 
 
 def holds_packed_parquet(path: Path) -> bool:
-    """Whether a file is compressed Parquet, or one in a folder is: it is read from its end."""
+    """Whether a file is compressed Parquet, or a folder contains one; Parquet is read from its end."""
     files = _visible(path) if path.is_dir() else [path] if path.is_file() else []
     return any(file.suffix in COMPRESSED and read_head(file, 4) == b"PAR1" for file in files)
 
@@ -141,7 +142,8 @@ def _unpack(file: Path, folder: Path, separators: bool, max_bytes: int | None) -
 
 
 def _with_commas(file: Path, table: Path, separator: str, limit: int) -> None:
-    """The same fields; rows that have too few or too many keep theirs, so that readers report them."""
+    """The same fields separated by commas; rows with too few or too many fields keep theirs, so that readers
+    report them."""
     csv.field_size_limit(1 << 28)
     with open_text(file, limit) as lines, table.open("w", encoding="utf-8", newline="") as out:
         rows = csv.reader(lines, delimiter=separator, strict=True)

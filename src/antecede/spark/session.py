@@ -44,7 +44,7 @@ appender.err.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 _LOG = "spark.log"
 _END_SECONDS = 2.0
-"""How long the end of a JVM may take to be seen after its connections have."""
+"""How long after the loss of its connections the end of a JVM may become visible."""
 _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -117,7 +117,7 @@ def _is_no_lost_connection(record: logging.LogRecord) -> bool:
 
 
 def _is_of_py4j(error: Exception, name: str) -> bool:
-    """Whether an error is one of py4j's, which Spark's thin client lacks."""
+    """Whether an error comes from py4j, which Spark's thin client lacks."""
     return any(kind.__module__ == "py4j.protocol" and kind.__name__ == name for kind in type(error).__mro__)
 
 
@@ -157,7 +157,7 @@ class _Jvm:
         """A session of PySpark's local Connect server, which the first process starts."""
         builder = SparkSession.builder.remote(master).config(map=dict(_ALWAYS | _EMBEDDED))
         with _environment(cls._variables(True, python_path)), warnings.catch_warnings():
-            # A server that runs already keeps what it was started with.
+            # A server that is already running keeps its original settings.
             warnings.filterwarnings("ignore", "Failed to set spark")
             return builder.getOrCreate()
 
@@ -174,7 +174,7 @@ class _Jvm:
 
         folder = cls._temporary_folder()
         (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
-        # What Spark and its workers write, they write for this user only.
+        # Files written by Spark and its workers belong to this user only.
         umask = os.umask(0o077)
         try:
             with (folder / _LOG).open("wb") as sink:
@@ -188,7 +188,7 @@ class _Jvm:
     def ended(cls, error: Exception) -> str | None:
         """How the JVM ended, in words, if it has; the next session then starts a new one.
 
-        An error of the connection may come before the end of the process can be seen.
+        A connection error may occur before the end of the process is visible.
         """
         if cls.process is None:
             return None
@@ -207,7 +207,7 @@ class _Jvm:
 
     @classmethod
     def _variables(cls, embedded: bool, python_path: Sequence[Path]) -> dict[str, str | None]:
-        # An empty entry would stand for the current folder; workers, started by -m, would look there first.
+        # An empty entry would mean the current folder; workers, started by -m, would import from there first.
         paths = [*map(str, python_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         variables: dict[str, str | None] = {
             "JAVA_HOME": str(find_java().home),
@@ -224,7 +224,7 @@ class _Jvm:
 
     @classmethod
     def keep_log(cls) -> str:
-        """Where the log is, if there is one; it then stays after the process has ended."""
+        """The path of the log, if there is one; the log then outlives the process."""
         log = None if cls.folder is None else cls.folder.path / _LOG
         if log is None or not log.exists():
             return ""
@@ -241,7 +241,7 @@ class _Jvm:
 
 @contextmanager
 def _environment(variables: dict[str, str | None]) -> Iterator[None]:
-    """Set environment variables for processes that are started meanwhile, and restore them."""
+    """Set environment variables for processes started inside the block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
 
     def assign(values: dict[str, str | None]) -> None:
@@ -260,9 +260,9 @@ def _environment(variables: dict[str, str | None]) -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[list[int]]:
-    """Defer Ctrl-C: the list is not empty once it was pressed.
+    """Defer Ctrl-C: the yielded list is non-empty once it was pressed.
 
-    KeyboardInterrupt could be lost in a finaliser, or leave a JVM half started, which would outlive us.
+    A KeyboardInterrupt could be lost in a finaliser, or leave a half-started JVM that outlives this process.
     """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -301,10 +301,10 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def is_spark(session: SparkSession) -> bool:
-    """Whether Spark itself does the work, and no other engine that speaks Spark Connect, as Sail does.
+    """Whether Spark itself executes, and not another engine that speaks Spark Connect, as Sail does.
 
-    Such an engine says which Spark it speaks like, and as `version()` its own version. It may lack
-    `repartitionById`, and may not sort rows that go to Python next: Sail 0.7 takes the sort for useless.
+    Such an engine reports the Spark version it is compatible with, and as `version()` its own. It may lack
+    `repartitionById`, and may not sort rows before they go to Python: Sail 0.7 optimises that sort away.
     """
     if not is_connect(session):
         return True
@@ -341,7 +341,7 @@ def refuse_unshared(session: SparkSession, path: Path, file: Path | None = None)
 
 
 def _blind_hosts(session: SparkSession, file: Path) -> list[str]:
-    """Some hosts of executors that do not see a file."""
+    """Some hosts of executors that cannot see a file."""
     probe = str(file.resolve())
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:

@@ -5,7 +5,7 @@
 A writer numbers the parts of a trace and renames each into place when it is complete. The offset of a stream
 has one entry per trace, however many parts it has: how many parts were read, and a fingerprint of the last of
 them. As long as that part is unchanged, so are all parts before it, because a writer that replaces a trace
-removes its old parts first. So a pair of offsets always stands for the same rows, or for an error.
+removes its old parts first. So a pair of offsets always denotes the same rows, or an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _OPTIONS = ("path", "maxPartsPerBatch")
 _FINGERPRINT_BYTES = 1 << 16
 _PARTITION_BYTES = 8 << 20
 _OPEN_COST = 256 << 10
-"""The cost of opening a file, as bytes to read: many small parts share a task, but not all of them."""
+"""The cost of opening a file, in equivalent bytes to read, so that many small parts share a task, but not all
+of them."""
 
 _REGISTERED: WeakSet[SparkSession] = WeakSet()
 """Spark warns if a source is registered twice."""
@@ -236,7 +237,7 @@ class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield TracePart(str(self._part(trace, number + 1)), last, read.mark)
 
     def _part(self, trace: str, count: int) -> Path:
-        """The last of this many parts."""
+        """The last part of a trace with this many parts."""
         return self._folder / trace / part_name(count - 1)
 
     def _parts(self) -> dict[str, int]:
@@ -254,14 +255,14 @@ class TraceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if len(numbers) == max(numbers) + 1:
             return len(numbers)
         count = next(number for number in range(len(numbers) + 1) if number not in numbers)
-        # A folder that changes while it is listed may show a part and not the one before.
+        # A folder that changes while it is listed may show a part but not the one before.
         missing = self._part(trace, count + 1)
         if not missing.exists():
             raise InputError(f"{missing} is not there, but later parts are: {_REPLACED}")
         return count
 
     def _fingerprint(self, trace: str, count: int) -> str:
-        """The fingerprint of the last of so many parts; computed again only if the file was touched."""
+        """The fingerprint of the last of this many parts; recomputed only if the file was touched."""
         part = self._part(trace, count)
         try:
             now = part.stat()
@@ -286,7 +287,7 @@ _REPLACED = (
 
 
 def _list_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """The files of `trace_files` by folder, without a look at each: a stream asks again and again."""
+    """The files of `trace_files` by folder, without examining each: a stream asks repeatedly."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError) or error.filename == str(folder):
@@ -324,7 +325,8 @@ def _fingerprint(part: Path) -> str:
 
 
 def _share_fairly(new: dict[str, tuple[int, int]], max_parts: int | None) -> Iterator[tuple[str, int]]:
-    """How far to read each trace, by how far it was read and could be: those that lag behind go first."""
+    """How far to read each trace, from how far it was read and could be read: traces that lag behind go
+    first."""
     if max_parts is None or sum(there - read for read, there in new.values()) <= max_parts:
         yield from ((trace, there) for trace, (_, there) in new.items())
         return
@@ -386,12 +388,12 @@ def _refuse_other(schema: StructType) -> None:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Let errors that a user can correct be one line: Spark shows a worker's whole stack."""
+    """Reduce errors that a user can correct to one line: Spark would show the worker's whole stack."""
     try:
         yield
     except (InputError, OSError) as error:
         if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # this worker ends with the error
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # This worker ends with the error.
         if isinstance(error, InputError):
             raise
         message = f"{error.filename}: {error.strerror}" if error.filename else first_line(error)

@@ -1,7 +1,7 @@
 """Audits a simulated run while it runs, without a trace: an observer that feeds the one-pass audit.
 
-For runs that are many or large. What one pass cannot clear has to be run again with a trace, for the full
-audit; a simulation repeats exactly.
+For many or large runs. A run that one pass cannot clear is simulated again with a trace, for the full audit;
+a simulation repeats exactly.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AuditingObserver:
         self._judge(rows)
 
     def _judge(self, rows: np.ndarray) -> None:
-        # Events come in the order of every process, so any rising numbers do as indices.
+        # Events arrive in each process's own order, so any increasing numbers serve as indices.
         index = np.arange(self._rows, self._rows + len(rows))
         self._rows += len(rows)
         kind, process, origin = (np.ascontiguousarray(rows[:, place], np.int32) for place in range(3))

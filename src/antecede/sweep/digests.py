@@ -1,4 +1,4 @@
-"""Digests of finished runs: whether a run's files are those that it left, so that a sweep may skip it.
+"""Digests of finished runs: they show that a run's files are unchanged, so that a sweep may skip it.
 
 A run's `_digest.json` has the SHA-256 of each of its files, the run's key, and one of all that. A verdict has
 its own, which depends on the run's. Checking reads every file once.
@@ -17,7 +17,7 @@ from antecede.trace.writer import write_whole
 
 RUN, VERDICT, ERROR = "_run.json", "_verdict.json", "error.txt"
 DIGEST, VERDICT_DIGEST = "_digest.json", "_verdict.sha256"
-"""What lies beside a trace has a name with an underscore, so that others read the folder as a table."""
+"""Files beside a trace have names with an underscore, so that other programs read the folder as a table."""
 
 
 class RunDigest(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ def seal_run(folder: Path, key: str) -> None:
 
 
 def seal_verdict(folder: Path) -> None:
-    """Write the digest of a run's verdict, which is there."""
+    """Write the digest of a run's existing verdict."""
     write_whole(folder / VERDICT_DIGEST, _verdict_digest(folder).encode())
 
 
@@ -81,7 +81,7 @@ def _verdict_digest(folder: Path) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """The digests of a run's files: what is read as its result or as its trace."""
+    """The digests of a run's files: those read as its result or as its trace."""
     found = {}
     traces = [file.name for file in folder.iterdir() if file.suffix in TRACE_SUFFIXES]
     for name in sorted([RUN, META, *traces]):

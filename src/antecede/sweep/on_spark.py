@@ -1,9 +1,9 @@
 """Sweeps: many simulations as Spark tasks, one task for each run.
 
-An attempt at a run writes into a folder of its own, which is renamed to the run's key once it is complete.
-So a sweep that was stopped continues where it was, attempts at one run do not disturb each other, and the
-folders are all the state there is. Digests tell a run that is as it was left from one that is not
-(`digests`). A run that fails is reported with its error; the others finish.
+An attempt at a run writes into a folder of its own, which is renamed to the run's key once it is complete. So
+a stopped sweep resumes where it was, attempts at one run do not disturb each other, and the folders are the
+only state. Digests show whether a finished run is unchanged (`digests`). A run that fails is reported with
+its error; the others finish.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ T = TypeVar("T")
 _TASK_RESULT = pa.schema([("key", pa.string()), ("error", pa.string())])
 
 Progress = Callable[[int], None]
-"""Called now and then with the number of finished runs."""
+"""Called at intervals with the number of finished runs."""
 
 _POLL_SECONDS = 0.2
 _POLL_SHARE = 0.02
-"""Of one core, for looking at how many runs are finished: there may be thousands."""
+"""The share of one core spent on counting finished runs: there may be thousands."""
 _MAX_DELIVERIES_WITH_RECEIVES = 500_000
 """Traces of larger runs have no rows for when packets were received."""
 _ABANDONED_SECONDS = 3600
 
 
 Kept = Literal["trace", "verdict", "metrics"]
-"""What a run leaves beside its metrics."""
+"""The files a run leaves beside its metrics."""
 
 
 def _kept(scenario: Scenario, traced: bool, audit_untraced: bool) -> Kept:
@@ -109,9 +109,9 @@ class Sweep:
         return all((self.run_folder(key) / file).exists() for file in files)
 
     def discard_damaged(self) -> dict[str, str]:
-        """Remove finished runs, or their verdicts, that are not as they were left. Returns why, by key.
+        """Remove finished runs, or their verdicts, that were changed since. Returns the reasons, by key.
 
-        Files may have been cut off by a full disk, changed, or copied from another sweep. Reads every file.
+        Files may have been truncated by a full disk, changed, or copied from another sweep. Reads every file.
         """
         damaged = {}
         for key in self.scenarios:
@@ -128,7 +128,7 @@ class Sweep:
         return damaged
 
     def unfinished(self) -> list[str]:
-        """Runs that still lack a result, or a trace or verdict that they should have."""
+        """Runs that still lack a required result, trace or verdict."""
         return [key for key, kept in self.kept.items() if not self._is_finished(key, kept)]
 
     def _is_finished(self, key: str, kept: Kept) -> bool:
@@ -142,7 +142,7 @@ class Sweep:
         return [key for key in self.scenarios if self._has(key, RUN, META) and not self._has(key, VERDICT)]
 
     def simulate(self, spark: SparkSession, progress: Progress = lambda _: None) -> dict[str, str]:
-        """Run what is not finished yet. Returns the errors of failed runs by key."""
+        """Execute the unfinished runs. Returns the errors of failed runs by key."""
         todo = self.unfinished()
         if not todo:
             return {}
@@ -282,7 +282,7 @@ def _check(folder: Path) -> dict[str, str | None]:
             trace_files(folder), folder.name, members_by_run(read_metas(folder))[folder.name]
         )
     except InputError:
-        verdict = None  # the full audit reports what is wrong
+        verdict = None  # The full audit reports what is wrong.
     if verdict is not None:
         _write_verdict(folder, verdict)
     return {"key": folder.name, "error": None}
@@ -315,7 +315,7 @@ def _run(runs: Path, text: str, kept: Kept, long: bool) -> dict[str, str | None]
         seal_run(aside, key)
         if verdict is not None:
             _write_verdict(aside, verdict)
-    except (Exception, SystemExit) as error:  # whatever happened, the other runs continue
+    except (Exception, SystemExit) as error:  # Whatever happened, the other runs continue.
         known = isinstance(error, AntecedeError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
         _remove_files(aside)

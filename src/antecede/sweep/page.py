@@ -82,7 +82,7 @@ def lead(summary: pa.Table, failed: int = 0) -> str:
 
 @dataclass(frozen=True)
 class DrawnRun:
-    """A run that is drawn: what it is called, and its events."""
+    """A run that is drawn: its name, and its events."""
 
     name: str
     events: Sequence[dict[str, Any]]
@@ -90,7 +90,7 @@ class DrawnRun:
 
 @dataclass(frozen=True)
 class DrawnViolation:
-    """A violation, in words and as a diagram, and what the run that has it is called."""
+    """A violation, in words and as a diagram, and the name of its run."""
 
     run: str
     text: str

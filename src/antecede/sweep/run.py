@@ -144,7 +144,7 @@ def _first_violation(folder: Path, runs: Mapping[str, dict[str, Any]]) -> DrawnV
 
 
 def _small_run(folder: Path, runs: Mapping[str, dict[str, Any]], measure: str) -> str | None:
-    """The traced run with the fewest deliveries of those that have some of a measure; None if all are too
+    """The traced run with the fewest deliveries among those where a measure is positive; None if all are too
     large."""
     small = [
         row

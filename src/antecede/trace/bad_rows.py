@@ -11,24 +11,24 @@ from antecede.errors import InputError
 from antecede.trace.copies import original_of, version_of
 
 UNREADABLE = "_unreadable"
-"""A column of tables of events: why a row could not be read, which is quarantined for it; otherwise null."""
+"""A column of event tables: why a row could not be read, in which case it is quarantined; otherwise null."""
 UNREADABLE_ROW = "unreadable_row"
-"""A column of tables of events: the bytes of such a row, in UTF-8 if the file is text; otherwise null."""
+"""A column of event tables: the bytes of such a row, in UTF-8 if the file is text; otherwise null."""
 _MAX_EXAMPLES = 5
 _MAX_CHARACTERS = 120
 
 
 class BadRowKind(msgspec.Struct):
-    """Something that is wrong in one or more rows."""
+    """A fault that occurs in one or more rows."""
 
     what: str
     rows: int
     examples: list[str]
-    """The first places, in words."""
+    """The first locations, in words."""
     left_out: bool = True
-    """Whether these rows are missing from what was judged; otherwise only a field of theirs is."""
+    """Whether these rows are missing from what was judged; otherwise only one of their fields is."""
     bad: bool = True
-    """Otherwise nothing is wrong with them: a user wants them left out, or they are nothing to judge."""
+    """If false, the rows are not bad: the user excluded them, or they contain nothing to judge."""
 
 
 class FileRows(msgspec.Struct, frozen=True):
@@ -36,19 +36,18 @@ class FileRows(msgspec.Struct, frozen=True):
 
     file: str
     bytes: int | None
-    """None at a URL, and of a table of Delta or Iceberg."""
+    """None at a URL, and for a Delta or Iceberg table."""
     rows: int | None
-    """All, bad ones included; None in a stream, which does not count them file by file."""
+    """All rows, including bad ones; None in a stream, which does not count rows by file."""
     version: str | None = None
-    """Of a table of Delta or Iceberg, which is one file here: the version or snapshot that was read."""
+    """For a Delta or Iceberg table, which counts as one file: the version or snapshot that was read."""
 
 
 class BadRows:
-    """Counts the rows of `source` that cannot be taken as they are; if strict, raises at the first.
+    """Counts the rows of `source` that cannot be used as they are; if strict, raises at the first.
 
-    It also counts the rows of each file, which is part of an answer's lineage.
-
-    `strict` is the option --strict; None, for commands without that option, is strict too.
+    It also counts the rows of each file, which is part of an answer's lineage. `strict` is the option
+    --strict; None, for commands without that option, is strict too.
     """
 
     def __init__(self, source: str, strict: bool | None = None) -> None:
@@ -58,15 +57,17 @@ class BadRows:
         self._rows: dict[str, int | None] | None = None
         self._finished: set[str] = set()
         self.quarantine: Callable[[str, str, bytes], None] | None = None
-        """Takes the file, the fault and the text of a bad row that would otherwise be left out."""
+        """Called with the file, the fault and the text of a bad row that would otherwise be left out."""
         self.rows_quarantined = 0
-        """How many it has taken."""
+        """The number of rows passed to it."""
         self.unit = "row"
-        """What is counted: rows; or records or operations, where one is not a row of its file."""
+        """What is counted: rows; or records or operations, where these are not rows of a file."""
         self.executions = 1
-        """How many runs a file holds, if it says so itself: a log of ShiViz with delimiters."""
+        """The number of runs in a file, if the format itself delimits them, as a ShiViz log with delimiters
+        does."""
         self.names_receivers = True
-        """Whether anything says who should get a message; otherwise every process of its group should."""
+        """Whether the input says who should receive a message; otherwise every process of its group
+        should."""
         self._notes: dict[str, str] = {}
 
     # All rows.
@@ -80,7 +81,7 @@ class BadRows:
             self._rows = {str(file): 0 if counted else None for file in files}
 
     def count(self, file: Path | str, rows: int) -> None:
-        """Count rows of one of the files; those of a file that is read again are not counted again."""
+        """Count rows of one of the files; rows of a file that is read again are not counted twice."""
         before = None if self._rows is None else self._rows.get(str(file))
         if self._rows is not None and before is not None and str(file) not in self._finished:
             self._rows[str(file)] = before + rows
@@ -101,7 +102,8 @@ class BadRows:
         return found
 
     def note(self, subject: str, text: str) -> None:
-        """Remember how the rows are read, where a user may expect otherwise: of each subject the first."""
+        """Record how the rows are read, where that may surprise a user; only the first note on each subject
+        is kept."""
         self._notes.setdefault(subject, text)
 
     @property
@@ -109,7 +111,7 @@ class BadRows:
         return list(self._notes.values())
 
     def leave_out(self, what: str, rows: int, example: str | None = None) -> None:
-        """Count rows that are left out and are not bad; the example says where one is."""
+        """Count rows that are left out but not bad; the example is the location of one."""
         if rows:
             kind = self._not_to_judge.setdefault(what, BadRowKind(what, 0, [], bad=False))
             kind.rows += rows
@@ -187,11 +189,11 @@ class BadRows:
 
     @property
     def rows_missing(self) -> int:
-        """Bad rows that are missing from what is judged."""
+        """Bad rows that are missing from what was judged."""
         return sum(kind.rows for kind in self._by_kind.values() if kind.left_out)
 
     def first_example(self) -> str:
-        """An example for an error message that says why no row is left; empty if nothing is wrong."""
+        """An example for an error message about an input without usable rows; empty if nothing is wrong."""
         return next((f"; the first bad row: {kind.examples[0]}" for kind in self.kinds), "")
 
 

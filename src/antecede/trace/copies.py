@@ -1,8 +1,9 @@
-"""Temporary copies of what readers cannot read in place: compressed files, and tables with tabs, of Delta or
-Iceberg.
+"""Temporary copies of inputs that cannot be read in place: compressed files, tab-separated tables, Delta and
+Iceberg tables.
 
-A copy has the name of its original, so that runs, reasons and messages name what the user knows; but what its
-name ends in no longer says what it is. So readers ask here, by the copy's path, for the ending that does.
+A copy has the name of its original, so that runs, reasons and messages use the name that the user knows; but
+the ending of that name no longer indicates the format. So readers look up the right ending here, by the
+copy's path.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def register_copy(copy: Path, original: Path, suffix: str, version: str | None =
 
 
 def table_suffix(file: Path) -> str:
-    """What the name of a table ends in, or would if it were no copy."""
+    """The ending of a table's name, or the ending it would have if it were not a copy."""
     return _copies[file].suffix if file in _copies else file.suffix
 
 
@@ -43,10 +44,10 @@ def table_stem(file: Path) -> str:
 
 
 def original_of(file: Path) -> Path:
-    """What a file is a copy of; itself, if it is none."""
+    """The original of a copy; the file itself, if it is not a copy."""
     return _copies[file].original if file in _copies else file
 
 
 def version_of(file: Path) -> str | None:
-    """Which state of its original a copy is of: `version 3` of a Delta table, `snapshot 7` of Iceberg."""
+    """The state of the original that was copied: `version 3` of a Delta table, `snapshot 7` of Iceberg."""
     return _copies[file].version if file in _copies else None

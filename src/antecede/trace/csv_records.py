@@ -1,4 +1,4 @@
-"""The one reader of CSV files (RFC 4180): every analysis reads the same records from the same bytes.
+"""The only reader of CSV files (RFC 4180), so that every analysis reads the same records from the same bytes.
 
 Fields are text and stay as they are, quoted line ends included. A record that cannot be read (another number
 of fields than the header, a quote in the wrong place, bytes that are not text in the encoding) is reported
@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 from antecede.errors import InputError
 
 MAX_FIELD = 1 << 28
-"""Characters of a field: a list may have thousands of names."""
+"""The most characters of a field: a list may have thousands of names."""
 
 OnUnreadable = Callable[[int, str], None]
 """Called with the number of a row that cannot be read, and why. If it does not raise, the row is skipped."""
@@ -68,7 +68,7 @@ def decode_csv(raw: IO[bytes], form: CsvFormat, at_start: bool = True) -> IO[str
 def read_header(
     lines: IO[str], where: Path | str, form: CsvFormat, numbers: LineNumbers | None = None
 ) -> list[str]:
-    """The names of the columns; none if the file is empty. The lines that follow are the rows."""
+    """The names of the columns; empty if the file is empty. The lines that follow are the rows."""
     faults: list[str] = []
     source = RecordLines(iter(lines.readline, ""), numbers)
     names = next((fields for _, fields in csv_records(source, lambda _, why: faults.append(why), form)), [])
@@ -84,7 +84,8 @@ def csv_records(
     width: int | None = None,
     first_row: int = 1,
 ) -> Iterator[tuple[int, list[str]]]:
-    """The records of some lines, each with its number; blank lines are none. `width`: the header's fields."""
+    """The records of some lines, each with its number; blank lines are skipped. `width` is the number of the
+    header's fields."""
     csv.field_size_limit(MAX_FIELD)
     checked = lines if isinstance(lines, RecordLines) else RecordLines(lines)
     records = csv.reader(checked, delimiter=form.separator, strict=True)
@@ -112,18 +113,18 @@ def csv_records(
 
 
 class LineNumbers:
-    """Where a reader is in a file, in lines as an editor counts them."""
+    """The position of a reader in a file, in lines as an editor counts them."""
 
     def __init__(self) -> None:
         self.read = 0
         self.first = 0
-        """Of the lines of the last record."""
+        """The number of lines in the last record."""
 
 
 class RecordLines:
-    """Lines, of which some have bytes that could not be decoded (as surrogate characters, by PEP 383).
+    """Lines, some of which contain undecodable bytes (as surrogate characters, by PEP 383).
 
-    A reader of CSV takes as many of them as a record has: `text` is the last record as it is in the file.
+    A CSV reader takes as many lines as a record has; `text` is the last record as it is in the file.
     """
 
     def __init__(self, lines: Iterable[str], numbers: LineNumbers | None = None) -> None:

@@ -1,8 +1,8 @@
 """Reads tables of dependencies without deliveries: `node`, `process`, `parents`, a row a message.
 
 A table is Parquet (parents are lists) or a folder with a `dependencies.parquet`, as `antecede import` writes
-it; other columns are ignored. Rows may come in any order. CSV and what else users have is read by `sources`,
-which writes such a folder.
+it; other columns are ignored. Rows may come in any order. CSV and other formats are read by `sources`, which
+writes such a folder.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ DISTINCTIVE = {"node", "parents"}
 """The columns that distinguish such a table from a trace, and from other tables with parents."""
 _MAX_CYCLE_SHOWN = 8
 _MAX_ROWS_PER_BYTE = 8
-"""The name of a node takes a bit at least, however it is compressed."""
+"""The most rows per byte of a file: a node's name takes at least one bit, however it is compressed."""
 
 
 class Dependencies(NamedTuple):
-    """A table in numbers; a message is its row."""
+    """A table as numbers; a message is its row."""
 
     run: str
     names: pa.Array
-    """Of each message."""
+    """The name of each message."""
     process: np.ndarray
     """The number of each message's sender."""
     start: np.ndarray
@@ -54,7 +54,7 @@ def is_imported(path: Path) -> bool:
 
 
 def dependency_file(path: Path) -> Path | None:
-    """The table of dependencies at `path`; None if there is something else."""
+    """The table of dependencies at `path`; None if the path holds something else."""
     if path.is_dir():
         return path / DEPENDENCIES if (path / DEPENDENCIES).is_file() else None
     if not path.is_file():
@@ -100,7 +100,7 @@ def dependencies(
         )
         table, numbers = table.filter(pa.array(~empty)), numbers[~empty]
     codes = table.column("node").combine_chunks().dictionary_encode().indices.to_numpy()
-    # Dictionary codes are in the order of first occurrence.
+    # Dictionary codes follow the order of first occurrence.
     firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     again = np.ones(len(codes), np.bool_)
     again[firsts] = False
@@ -110,7 +110,7 @@ def dependencies(
             f"row {numbers[row]}: node {names[row]} is in row {numbers[firsts[codes[row]]]} already"
             for row in np.flatnonzero(again)
         )
-        bad.add_all("nodes that are there already, left out", examples, int(again.sum()), where)
+        bad.add_all("nodes that repeat a name, left out", examples, int(again.sum()), where)
         table, numbers = table.filter(pa.array(~again)), numbers[~again]
     nodes, processes, parents = (table.column(name).combine_chunks() for name in COLUMNS)
     start, cause = _causes(nodes, parents, where, bad, numbers)
@@ -185,7 +185,7 @@ def _run(file: Path) -> str:
 def _causes(
     nodes: pa.Array, parents: pa.Array, where: str, bad: BadRows, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row's causes begin, and the rows that they are."""
+    """Where each row's causes begin, and the rows of these causes."""
     effect, named = pc.list_parent_indices(parents), pc.list_flatten(parents)
     rows = effect.to_numpy()
     if named.null_count:
@@ -216,7 +216,7 @@ def _topological_order(nodes: pa.Array, start: np.ndarray, cause: np.ndarray, wh
     effect = np.repeat(np.arange(size), np.diff(start))
     if (cause < effect).all():
         return np.arange(size)
-    from antecede.causality.topological_sort import kahn  # needs the compiler: not for a look at a header
+    from antecede.causality.topological_sort import kahn  # Needs the compiler.
 
     by_cause = np.argsort(cause, kind="stable")
     after = np.searchsorted(cause[by_cause], np.arange(size + 1))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from antecede.trace.schema import ADMIT, FIELDS, KINDS, RECEIVE, SEND
 
 _MAX_DICTIONARY = 65_536
-"""With more names, each batch would have to repeat too long a dictionary."""
+"""With more names, each batch would have to repeat a dictionary that is too long."""
 
 
 class EventTables:
@@ -26,7 +26,8 @@ class EventTables:
 
     @cached_property
     def _dictionaries(self) -> tuple[pa.Array, ...]:
-        # Not before the first rows: Arrow's first array imports pandas, for which a live member cannot wait.
+        # Delayed until the first rows: Arrow's first array imports pandas, for which a live member cannot
+        # wait.
         return tuple(pa.array(values) for values in self._values)
 
     def build(

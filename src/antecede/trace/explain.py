@@ -1,6 +1,6 @@
 """Explains a run's waits: what was held where, for how long, and for which cause.
 
-It holds the whole run and its causal order in memory, so it is for runs that a person looks at.
+It holds the whole run and its causal order in memory, so it is for runs small enough for a person to inspect.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DeliveryAtProcess(msgspec.Struct, frozen=True):
     arrived: int | None
     delivered: int | None
     index: int | None
-    """Which of the process's events the delivery is, from 1; None if there is none."""
+    """The position of the delivery among the process's events, from 1; None if there is none."""
     held_ns: int | None
     held_for: str | None
 
@@ -82,13 +82,13 @@ class RunEvents:
                     rank = ranks.setdefault(row["origin"], len(ranks))
                     self._ids[shown_message(row)] = message = MessageId(rank, row["seq"])
                     histories[-1].append(Step(_KINDS[row["kind"]], message))
-        # Tables without times have copies of the index.
+        # In tables without times, the time column is a copy of the index.
         self.has_times = any(row["time"] != row["index"] for row in events)
         self._order = CausalOrder(Execution(histories))
         self._names = {message: name for name, message in self._ids.items()}
 
     def happened_before(self, earlier: str, later: str) -> bool:
-        """Whether one message happened before another; an orphan is in no order."""
+        """Whether one message happened before another; always false for orphans."""
         first, second = self._ids[earlier], self._ids[later]
         both_sent = first in self._order.position and second in self._order.position
         return both_sent and self._order.happened_before(first, second)

@@ -1,4 +1,4 @@
-"""The one reader of JSON lines: a value in each line, which a decoder of the caller's checks."""
+"""The only reader of JSON lines: one value per line, which the caller's decoder validates."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from antecede.trace.csv_records import OnUnreadable
 
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _MAX_LINE = 1 << 28
-"""Bytes of a row of JSON."""
+"""The most bytes of a row of JSON."""
 
 
 class _Lines(Protocol):
-    """What lines are read from, such as a file."""
+    """A source of lines, such as a file."""
 
     def readline(self, size: int, /) -> bytes: ...
 

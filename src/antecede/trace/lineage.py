@@ -11,36 +11,37 @@ from antecede.trace.bad_rows import BadRowKind, BadRows, FileRows
 from antecede.units import count_of
 
 _NAMED_FILES = 3
-"""Files that the line of a lineage names."""
+"""The number of files that the one-line lineage names."""
 
 
 class Lineage(msgspec.Struct, frozen=True):
-    """What was read and how it was judged."""
+    """The inputs of an answer, and how they were judged."""
 
     source: str
-    """As the user named it."""
+    """The path as the user named it."""
     files: list[FileRows]
     rows_read: int
     rows_skipped: int
-    """Rows that were read and not judged."""
+    """Rows that were read but not judged."""
     skipped: list[BadRowKind]
-    """Why, with examples."""
+    """The reasons, with examples."""
     runs: int
     engine: str
     version: str
-    """Of Antecede."""
+    """The version of Antecede."""
     unit: str = "row"
-    """What is counted as rows: rows, or else records or operations."""
+    """What is counted as rows: rows, records or operations."""
     groups: int | None = None
-    """Of `order`: how many groups the rows are of; None in a stream, which does not count them."""
+    """For `order`: the number of groups of the rows; None in a stream, which does not count them."""
     notes: list[str] = []
-    """How the rows were read, where a user may expect otherwise."""
+    """How the rows were read, where that may surprise a user."""
 
 
 def lineage(
     bad: BadRows, runs: int, engine: str, groups: int | None = None, rows: int | None = None
 ) -> Lineage:
-    """The lineage of an answer about what `bad` has counted the rows of; `rows`, if it has not."""
+    """The lineage of an answer about the rows that `bad` has counted, or about `rows` if it has counted
+    none."""
     files = bad.files_read()
     return Lineage(
         source=bad.source,

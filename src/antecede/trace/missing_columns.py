@@ -1,4 +1,4 @@
-"""The error for a table that lacks columns of a trace: what to say with --map, or which command to use."""
+"""The error for a table that lacks columns of a trace: the --map option to use, or another command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIKELY = {
     "message": ("message", "msg", "message_id", "msg_id", "msgid", "mid", "id"),
     "index": ("index", "idx", "position", "n"),
 }
-"""What other programs call our columns, the likeliest first."""
+"""Names that other programs use for our columns, likeliest first."""
 _IDS = ("id", "event_id", "node", "commit", "uuid", "key", "hash")
 _PARENTS = (
     *("parents", "parent", "parent_id", "deps", "dependencies", "depends_on", "causes", "cause", "follows"),
@@ -24,7 +24,7 @@ _OTHERS = "other formats are recognised or named with --preset (antecede sources
 
 
 def missing_columns(names: Sequence[str], where: str) -> InputError:
-    """Why a table with these columns is no trace, and what to do."""
+    """Why a table with these columns is not a trace, and what to do."""
     if {"node", "parents"} <= {*names} and "kind" not in names:
         return InputError(
             f"{where} says what depends on what, but not who delivered what and in which order, so no "
@@ -58,6 +58,6 @@ def missing_columns(names: Sequence[str], where: str) -> InputError:
 
 
 def _first(likely: Sequence[str], names: Sequence[str]) -> str | None:
-    """The likeliest name that there is, in the table's own spelling."""
+    """The likeliest of these names that exists, in the table's own spelling."""
     spelled = {name.lower(): name for name in reversed(names)}
     return next((spelled[name] for name in likely if name in spelled), None)

@@ -42,7 +42,7 @@ def refuse_oversized(opened: pq.ParquetFile, path: Path) -> None:
     A footer that lies gets past this; then a page may still take 2 GiB, the most that the format allows.
     """
     size, footer = path.stat().st_size, opened.metadata
-    # Not the sizes of single columns: where these are damaged, Arrow ends the whole process.
+    # The sizes of single columns are not checked: where these are damaged, Arrow ends the whole process.
     declared = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
     if declared > max(_ANY_RATIO_BYTES, _MAX_RATIO * size):
         raise InputError(
@@ -51,7 +51,7 @@ def refuse_oversized(opened: pq.ParquetFile, path: Path) -> None:
 
 
 def text_columns_of(opened: pq.ParquetFile) -> list[str]:
-    """The columns of text, which are best read as dictionaries: a long name is then there once."""
+    """The columns of text, which are best read as dictionaries, so that a long name is stored once."""
     return [
         field.name
         for field in opened.schema_arrow

@@ -1,8 +1,8 @@
 """The reader of traces: local Parquet, JSON lines and CSV, whole or in batches.
 
-Files come from outside, so every row passes `trace.validate` before anybody sees it: `read_batches` yields
-only tables whose columns have the types of the schema. Errors name the file, and where there are such the row
-and the field. `read_dictionary_encoded` is the fast path for compiled passes over large Parquet files.
+Files come from outside, so every row passes `trace.validate` before it is used: `read_batches` yields only
+tables whose columns have the types of the schema. Errors name the file and, where possible, the row and the
+field. `read_dictionary_encoded` is the fast path for compiled passes over large Parquet files.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from antecede.trace.validate import (
 BATCH_ROWS = 65_536
 _ENCODED_ROWS = 1 << 18
 TEXT_ROW_BYTES = 60
-"""Of a row in a file of text, by which the rows of a file are estimated before it is read. A row in memory
-takes more; that is counted where it is held."""
+"""Bytes of a row in a text file, from which the number of rows is estimated before reading. A row in memory
+takes more, which is counted where it is held."""
 TRACE_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
 _NUMBER = re.compile(r"(([0-9]{1,18})|[^0-9]+|[0-9]+)")
@@ -114,7 +114,7 @@ def read_metas(path: Path) -> list[Meta]:
 
 
 def _meta_file(folder: Path) -> Path | None:
-    """Where a folder says what its trace is of: in `META`, or beside its parts, as before 0.1.0."""
+    """The file that describes a folder's trace: in `META`, or beside its parts, as before 0.1.0."""
     if (folder / META).is_file():
         return folder / META
     before = folder / META_BEFORE
@@ -127,7 +127,7 @@ def names_receivers(local: Path, files: Sequence[Path]) -> bool:
 
 
 def _first_columns(file: Path) -> list[str]:
-    """The columns of a file; of JSON lines, in which each row has its own, all that there may be."""
+    """The columns of a file; for JSON lines, whose rows may differ, all columns that may occur."""
     if file.suffix == ".parquet":
         return list(open_any_parquet(file).schema_arrow.names)
     header: list[str] = []
@@ -238,7 +238,7 @@ def open_any_parquet(file: Path) -> pq.ParquetFile:
     """A Parquet file whose footer is intact, whatever its columns."""
     try:
         opened = parquet_file(file)
-        _ = opened.schema_arrow.names  # they may not be text
+        _ = opened.schema_arrow.names  # They may not be text.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is {_why_not_parquet(file)} ({first_line(error)})") from error
     refuse_oversized(opened, file)
@@ -323,7 +323,7 @@ def _in_batches(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[pa.Tabl
                 yield validate_rows(batch, file)
                 batch = []
     except InputError:
-        validate_rows(batch, file)  # an invalid row before the unreadable one is reported first
+        validate_rows(batch, file)  # An invalid row before the unreadable one is reported first.
         raise
     if empty:
         raise empty_file(file)
@@ -331,7 +331,7 @@ def _in_batches(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[pa.Tabl
 
 
 def _with_fields(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[tuple[int, Row]]:
-    """The rows; if the first lacks fields of a trace, it is probably none, and the error says so."""
+    """The rows; if the first lacks fields of a trace, the file is probably not one, and the error says so."""
     for number, row in itertools.islice(rows, 1):
         check_columns(list(row), f"{file}, row {number},")
         yield number, row

@@ -2,10 +2,10 @@
 group.
 
 A trace folder holds Parquet parts of these rows and a `_meta/meta.json`: names that start with an underscore
-are skipped by pandas, Spark and others, which so read the folder as it is. Every trace has the columns of
+are skipped by pandas, Spark and others, so these can read the folder directly. Every trace has the columns of
 `REQUIRED`; the others are optional. A send counts as the sender's own delivery, which gets no row of its own;
-a log of another program may have such rows, which are then marked as `own_delivery`. Later versions read
-what earlier ones wrote. `trace.validate` says which rows are valid.
+a log of another program may have such rows, which are then marked as `own_delivery`. Later versions read what
+earlier ones wrote. `trace.validate` says which rows are valid.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from antecede.errors import InputError
 VERSION = 1
 META_FOLDER = "_meta"
 META = f"{META_FOLDER}/meta.json"
-"""The file of a trace folder that says what the trace is of."""
+"""The file that describes the trace in a trace folder."""
 META_BEFORE = "meta.json"
-"""Where it was before 0.1.0."""
+"""Its location before 0.1.0."""
 
 FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "run": (pa.string(), "which execution"),
@@ -46,15 +46,15 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
 }
 REQUIRED = ("run", "group", "process", "index", "kind", "origin", "seq", "time")
 CHANGE_KINDS = ("admit", "leave", "remove", "close", "snapshot")
-"""Rows of a process that has seen a change of its group: a member was admitted, has left, was removed, or the
-last message that anybody delivers of it is known. `origin` and `seq` are the message that made the change;
-for `close`, that last message. `snapshot` is for what a process has begun with: the messages of a member up
-to that one."""
+"""Kinds of rows for membership changes that a process has seen: a member was admitted, has left or was
+removed, or its last message that any member delivers is known. `origin` and `seq` identify the message that
+made the change; for `close`, that last message. `snapshot` rows describe the snapshot that a process began
+with: the messages of a member up to that one."""
 COUNT_KINDS = ("close", "snapshot")
-"""Of these, the rows that are no events of messages: their `seq` may be 0, for none."""
+"""The kinds among these that are not events of messages: their `seq` may be 0, for none."""
 KINDS = ("send", "receive", "deliver", *CHANGE_KINDS)
 SEND, RECEIVE, DELIVER, ADMIT, LEAVE, REMOVE, CLOSE, SNAPSHOT = range(len(KINDS))
-"""Kinds as numbers: their places in `KINDS`."""
+"""Kinds as numbers: their indices in `KINDS`."""
 
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in FIELDS.items()])
 
@@ -63,7 +63,7 @@ Members = Mapping[str, list[str]]
 
 
 def with_all_columns(rows: pa.Table) -> pa.Table:
-    """The rows with every column of the schema; those that they lack are null."""
+    """The rows with every column of the schema; absent columns are null."""
     columns = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.column_names
@@ -74,7 +74,7 @@ def with_all_columns(rows: pa.Table) -> pa.Table:
 
 
 def shown_message(row: Mapping[str, Any]) -> str:
-    """What a person calls the message of a row: its own id, or ORIGIN:SEQ."""
+    """The displayed name of a row's message: its own id, or ORIGIN:SEQ."""
     return row.get("message") or message_key(row)
 
 

@@ -1,7 +1,7 @@
 """Times as logs write them, in nanoseconds: ISO 8601, whole numbers and decimals.
 
-A time never affects a verdict, which follows from each process's own order. It says when things happened, so
-whatever can be read of it is; no zone means UTC. Nanoseconds since 1970 cover the years 1678 to 2261.
+A time never affects a verdict, which follows from each process's own order. It only shows when events
+happened, so parsing is lenient; no zone means UTC. Nanoseconds since 1970 cover the years 1678 to 2261.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-"""Nanoseconds of each unit that a number may count."""
+"""Nanoseconds of each unit in which a number may count."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,30}[.,]?[0-9]{0,30}|[.,][0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
@@ -58,7 +58,7 @@ def _parse_iso(text: str) -> int | None:
     zone = (found["zone"] or "Z").upper().replace("UTC", "Z").replace("GMT", "Z")
     try:
         moment = datetime.fromisoformat(f"{found['day']}T{found['time'] or '00'}{zone}")
-    except ValueError:  # the 31st of February
+    except ValueError:  # For example, the 31st of February.
         return None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     return _bounded(seconds * 10**9 + int((found["fraction"] or "0").ljust(9, "0")[:9]))

@@ -9,11 +9,11 @@ Input from outside is checked on four levels:
    may have numbers as names and text as numbers.
 3. A *row* has a known kind and a `seq` from 1 (a stream may be closed at 0), and a process sends only its own
    messages: `check_event` for one row, `invalid_events` for arrays, `INVALID_ROW_SQL` for Spark. The latter
-   two find the first offending row, and `check_event` then words the error.
+   two find the first offending row, for which `check_event` then raises the error.
 4. A *run* has one event per index, one send per message, and names in its destinations: `check_run`, or
    `check_encoded_run` for arrays, `SENT_TWICE_SQL` and `EMPTY_DESTINATION_SQL` for Spark.
 
-An error names the file, the row and the field where there are such, and what to do about it.
+An error names the file, the row and the field, where these exist, and what to do about it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _LIKELY_KINDS = {
     "deliver": ("rec", "rcv", "rx", "deliv", "consum", "handle", "apply", "sub", "get", "read"),
     "send": ("send", "sent", "tx", "pub", "prod", "emit", "broadcast", "write", "put"),
 }
-"""Parts of words for kinds in logs of other programs. A log with one word for what arrives means that its
-application got it: a delivery."""
+"""Parts of words for kinds in logs of other programs. A log with a single word for arriving messages means
+that its application received them: a delivery."""
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _MAX_NAME = 1 << 128
 """The largest number that may serve as a name in another program's table."""
@@ -89,8 +89,8 @@ def check_parquet_schema(schema: pa.Schema, file: Path) -> None:
 
 
 def _refuse_flipped_names(names: Sequence[str], file: Path) -> None:
-    """Refuse a name that one flipped bit makes of an optional column's: no checksum covers names, and the
-    column would seem to be missing."""
+    """Refuse a name that differs from an optional column's by one flipped bit: no checksum covers names, and
+    the column would seem to be missing."""
     missing = [name.encode() for name in FIELDS if name not in names]
     for name in names:
         for ours in missing if name not in FIELDS else ():
@@ -119,7 +119,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-# Values: of their column's type, and there.
+# Values: of their column's type, and not empty.
 
 
 def validate_parquet_batch(
@@ -211,7 +211,7 @@ def check_value(value: Any, name: str) -> Any:
 
 
 def convert_value(value: Any, kind: pa.DataType, label: str) -> Any:
-    """A value of another program's table in our column's type; None if there is none.
+    """A value of another program's table in our column's type; None if it is empty.
 
     Numbers may be names, text may be numbers, and text with spaces may be a list.
     """
@@ -233,7 +233,8 @@ def convert_value(value: Any, kind: pa.DataType, label: str) -> Any:
 
 
 def text_value(text: str, name: str) -> Any:
-    """A field of CSV as a value of column `name`; `check_value` refuses text that is no number."""
+    """A field of CSV as a value of column `name`; text that is not a number is left for `check_value` to
+    refuse."""
     kind = FIELDS[name][0]
     if text == "" and name not in REQUIRED:
         return None
@@ -261,12 +262,12 @@ def _as_name(value: Any) -> str | None:
 def _wrong_type(label: str, expected: str, value: Any) -> ValueError:
     try:
         shown = brief(repr(value))
-    except ValueError:  # Python does not write out numbers of thousands of digits
+    except ValueError:  # Python does not print numbers of thousands of digits.
         shown = "a huge number"
     return ValueError(f"field {label}: expected {expected}, got {shown}")
 
 
-# Rows and runs: what no log can say.
+# Rows and runs: events that cannot have happened.
 
 
 def check_event(process: str, index: int, kind: str, origin: str, seq: int) -> None:
@@ -293,8 +294,8 @@ def unknown_kind(kind: str) -> str:
 
 
 def invalid_events(kind: np.ndarray, seq: np.ndarray, origin: np.ndarray, process: np.ndarray) -> np.ndarray:
-    """Which rows `check_event` refuses. Kinds are places in `KINDS`, -1 if unknown; origins and processes are
-    numbers for the same names."""
+    """Which rows `check_event` refuses. Kinds are indices in `KINDS`, -1 if unknown; origins and processes
+    are numbers for the same names."""
     invalid: np.ndarray = (kind < 0) | (seq < (kind < CLOSE)) | ((kind == SEND) & (origin != process))
     return invalid
 
@@ -328,7 +329,7 @@ def empty_rows(name: str, count: int) -> str:
 
 
 def kind_codes(kinds: pa.ChunkedArray) -> np.ndarray:
-    """The place of each kind in `KINDS`; -1 if it is none."""
+    """The index of each kind in `KINDS`; -1 if it is unknown."""
     places = pc.fill_null(pc.index_in(kinds, pa.array(KINDS, pa.string())), -1)
     codes: np.ndarray = places.to_numpy().astype(np.int64)
     return codes
@@ -344,9 +345,9 @@ def check_encoded_run(
     origin: np.ndarray,
     seq: np.ndarray,
 ) -> None:
-    """`check_run` for rows in numbers, which are in the order of process and index.
+    """`check_run` for encoded rows, sorted by process and index.
 
-    `names` says what processes and origins stand for, `order` where each row is in the column `kinds`.
+    `names` are the names of processes and origins, `order` is the position of each row in the column `kinds`.
     """
     for row in np.flatnonzero(invalid_events(kind, seq, origin, process))[:1]:
         word = kinds[int(order[row])].as_py()

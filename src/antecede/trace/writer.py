@@ -43,9 +43,9 @@ def part_number(name: str) -> int | None:
 class TraceWriter:
     """Writes rows into a trace folder, `part_rows` in each part, with fewer than `batch_rows` rows in memory.
 
-    A trace that is there already is replaced, or continued with `resume` if it is of the same run; a folder
-    with anything else in it is refused. Equal rows give equal bytes, in whatever tables they arrive. Only
-    the owner can read it. With `durable` each part survives a power failure once it has its name.
+    An existing trace is replaced, or continued with `resume` if it is of the same run; a folder that contains
+    anything else is refused. Equal rows give equal bytes, in whatever tables they arrive. Only the owner can
+    read it. With `durable` each part survives a power failure once it has its name.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TraceWriter:
             self._waiting = [table.slice(start)]
 
     def _next_rows(self) -> int:
-        """How many rows are written next: a batch, or the rest of the part."""
+        """The number of rows to write next: a batch, or the rest of the part."""
         return min(self._batch_rows, self._part_rows - self._part_size)
 
     def _write(self, table: pa.Table) -> None:
@@ -134,7 +134,7 @@ class TraceWriter:
         self._finish_part()
 
     def abandon_part(self) -> None:
-        """Forget the part that is being written, after an error: its rows can be added again."""
+        """Discard the part that is being written, after an error: its rows can be added again."""
         part, self._part, self._part_size, self._waiting = self._part, None, 0, []
         with contextlib.suppress(OSError, pa.ArrowException):
             if part is not None:
@@ -143,7 +143,7 @@ class TraceWriter:
             self._unfinished().unlink(missing_ok=True)
 
     def note_missing(self, first: int, last: int) -> None:
-        """Say in meta.json that the rows with these indices are lost: the trace is incomplete."""
+        """Record in meta.json that the rows with these indices are lost: the trace is incomplete."""
         before = [span for span in self._meta.parameters.get("missing", []) if span[0] != first]
         missing = [*before, [first, last]]
         parameters = {**self._meta.parameters, "missing": missing}
@@ -191,7 +191,7 @@ def _read_same_meta(folder: Path, meta: Meta) -> Meta:
 
 
 def _count_parts(folder: Path) -> int:
-    """How many parts there are of a trace that is to be continued."""
+    """The number of parts of a trace that is to be continued."""
     numbers = [part_number(file.name) for file in folder.iterdir()]
     return 1 + max((number for number in numbers if number is not None), default=-1)
 
@@ -209,7 +209,7 @@ def _clear(folder: Path) -> None:
         ours = [file for file in files if file.suffix == UNFINISHED]
     if len(ours) < len(files) and not (folder / META).exists():
         raise InputError(f"{folder} has something else in it; a trace goes into a folder of its own")
-    # meta.json is removed last: while it is there, the other files are known to be ours.
+    # meta.json is removed last: while it exists, the other files are known to be ours.
     for file in ours:
         file.unlink()
     (folder / META).unlink(missing_ok=True)
@@ -220,7 +220,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes, durable: bool = False) -> None:
-    """Write a small file atomically: it is there complete or not at all. Only its owner can read it; with
+    """Write a small file atomically: readers see it complete or not at all. Only its owner can read it; with
     `durable` it survives a power failure."""
     unfinished = path.with_name(f".{path.name}{UNFINISHED}")
     try:

@@ -2,8 +2,8 @@
 
 A transaction's clock says how many transactions of each session causally precede it, itself included. With k
 sessions and n operations, time is O(n·k) (Møldrup and Pavlogiannis, PLDI 2025), times a binary search. A
-clock is released once everything that directly follows its transaction has been visited, so memory is k words
-for each transaction that is still waited for, not for each one.
+clock is released once all direct successors of its transaction have been visited, so memory is k words per
+transaction that is still needed, not per transaction.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _FIRST_PLACES = 64
 
 @njit_plain
 def _count_awaited(session_of: Any, read_writer: Any) -> Any:
-    """For each transaction how often its clock will be needed: by the next of its session and by every
-    read."""
+    """For each transaction, how often its clock will be needed: by the next transaction of its session and by
+    every read."""
     awaited = np.zeros(len(session_of), np.int32)
     awaited[:-1] = session_of[1:] == session_of[:-1]
     for row in range(len(read_writer)):
@@ -85,7 +85,7 @@ _MAX_CLOCK_BYTES = 16 << 30
 
 @njit_plain
 def _grow(clocks: Any) -> Any:
-    """Clocks with as many places again, and the new places, which are free."""
+    """Clocks with twice the room, and the new slots, which are free."""
     used = len(clocks)
     if 8 * clocks.size > _MAX_CLOCK_BYTES:
         raise MemoryError("vector clocks of more than 16 GiB: too many sessions and transactions")
@@ -109,11 +109,8 @@ def _set_clock(
     writers: Any,
     place: Any,
 ) -> None:
-    """The clock of what precedes t3: the transaction before it, and what it reads in rows `begin` to `end`
-    from.
-
-    A writer that is in the clock already has all its past there too.
-    """
+    """The clock of what precedes t3: of the transaction before it, and of the writers that its reads `begin`
+    to `end` read from. A writer that is in the clock already has its whole past there too."""
     clock = clocks[mine]
     is_first = t3 == session_start[session_of[t3]]
     previous = clocks[mine if is_first else place[t3 - 1]]
@@ -131,9 +128,10 @@ def _set_clock(
 def _unordered_writer(
     known: Any, count: Any, begin: Any, group_writer: Any, group_begin: Any, group_end: Any, t1: Any
 ) -> Any:
-    """The last of a session's writers of a key that a reader has seen, unless t1 has; -1 if there is none.
+    """The last writer of a key, in one session, that a reader has seen, unless t1 has seen it; -1 if there is
+    none.
 
-    The reader has seen `count` of its transactions, which begin at `begin`, and t1 `known`.
+    The reader has seen `count` transactions of the session, which begin at `begin`, and t1 `known`.
     """
     if known >= count:
         return -1
@@ -204,9 +202,9 @@ def causal_demands(
         clocks[mine, session_of[t3]] += 1
         if keep[t3] >= 0:
             kept[keep[t3]] = clocks[mine]
-        awaited[t3] += 1  # by itself, until here
+        awaited[t3] += 1  # t3 itself needs its clock until here.
         for row in range(begin - 2, end):
-            # Rows before the reads stand for t3 itself and for the transaction before it in its session.
+            # Rows before the reads represent t3 itself and the transaction before it in its session.
             done = read_writer[row] if row >= begin else t3 if row == begin - 1 else t3 - 1
             if row == begin - 2 and t3 == session_start[session_of[t3]]:
                 continue

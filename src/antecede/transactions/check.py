@@ -39,7 +39,7 @@ class ConsistencyVerdict:
 
     @property
     def clean(self) -> bool:
-        """Whether every level that was asked for is satisfied."""
+        """Whether every requested level is satisfied."""
         return all(level.ok for level in self.levels.values())
 
 
@@ -72,7 +72,7 @@ def check(
 def _verdicts(
     history: History, resolved: ReadsFrom, against: dict[str, LevelEvidence | None]
 ) -> dict[str, LevelVerdict]:
-    """Explain what is violated: by the smallest witness, which may be one against a weaker level."""
+    """Explain violations: by the smallest witness, which may also violate a weaker level."""
     verdicts = {level: LevelVerdict(LEVELS[level], True) for level in against}
     for level, evidence in against.items():
         if evidence is None:

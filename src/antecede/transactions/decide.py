@@ -25,9 +25,9 @@ from antecede.transactions.order_graph import causal_graph, topological_order, w
 from antecede.transactions.reads_from import INITIAL, Codes, ReadsFrom
 
 _CLOCK_BYTES_AT_ONCE = 1 << 30
-"""Memory for clocks while CC is decided; readers are judged in several passes if it is not enough."""
+"""Bytes of clocks while CC is decided; if they do not suffice, readers are judged in several passes."""
 _MOST_STEPS = 10**11
-"""Reads × sessions that are tried: the clocks alone take minutes, and CM needs them several times."""
+"""The most reads × sessions to try: the clocks alone take minutes, and CM needs them several times."""
 
 
 class Demands(NamedTuple):
@@ -40,7 +40,7 @@ class Demands(NamedTuple):
 
     @classmethod
     def from_table(cls, table: Any) -> Demands:
-        """From rows of the four columns."""
+        """Build from rows of the four columns."""
         return cls(*np.ascontiguousarray(table.T))
 
     def take(self, rows: Any) -> Demands:
@@ -59,11 +59,11 @@ class LevelEvidence:
     session: int | None = None
     """Only the reads of this session are involved."""
     separate: bool = False
-    """Each of the demands is a violation by itself."""
+    """Whether each of the demands is a violation by itself."""
 
 
 class Decision:
-    """What is known about one history; every part is computed when it is first needed."""
+    """What has been derived about one history; every part is computed when it is first needed."""
 
     def __init__(self, resolved: ReadsFrom) -> None:
         self.resolved = resolved
@@ -88,7 +88,7 @@ class Decision:
             "CM": self.against_causal_memory,
             "CCv": self.against_causal_convergence,
         }
-        # Strong levels first: of one that holds, the weaker ones follow.
+        # Strong levels first: if one holds, the weaker ones follow.
         found = {level: judges[level]() for level in reversed(LEVELS) if level in levels}
         return {level: found[level] for level in LEVELS if level in levels}
 
@@ -109,7 +109,7 @@ class Decision:
         )
 
     def _converges_already(self) -> bool:
-        """Whether causal convergence has been decided, and holds; it implies the weaker levels."""
+        """Whether causal convergence has been decided and holds; it implies the weaker levels."""
         return "convergence" in self.__dict__ and self.convergence is None
 
     def against_causal_convergence(self) -> LevelEvidence | None:
@@ -117,7 +117,7 @@ class Decision:
 
     @cached_property
     def demands(self) -> Demands:
-        """Those of causal convergence, each of one reader."""
+        """The demands of causal convergence, each with its reader."""
         return self._causal_demands(of_each_reader=False)
 
     @cached_property
@@ -177,7 +177,7 @@ class Decision:
         return None
 
     def _of_fewest_demands(self, cyclic: Demands) -> LevelEvidence:
-        """All readers with one cyclic demand, if there are any; otherwise the reader with the fewest."""
+        """All readers with a single cyclic demand, if there are any; otherwise the reader with the fewest."""
         readers, counts = np.unique(cyclic.reader, return_counts=True)
         if counts.min() == 1:
             return LevelEvidence(cyclic.take(np.isin(cyclic.reader, readers[counts == 1])), separate=True)
@@ -207,18 +207,18 @@ class Decision:
 
     def against_causal_memory(self) -> LevelEvidence | None:
         """Evidence against CM: a session whose reads no single order explains."""
-        # Only a history that is not causally convergent can fail here for the reason that it is not even CC.
+        # If the history is not causally convergent, it may fail here only because it is not even CC.
         if self.convergence is not None and self.consistency is not None:
             return self.consistency
         if self.convergence is None:
-            # In an order that meets the demands of CCv nearly all those of a session go forward, too.
+            # In an order that meets the demands of CCv, nearly all demands of a session point forward too.
             demands = self.demands.before, self.demands.after
             self.order = topological_order(*with_demands(self.resolved, *demands))
         sessions = self.sessions_to_sweep()
         return next((found for session in sessions if (found := self.against_session(session))), None)
 
     def sessions_to_sweep(self) -> Iterator[int]:
-        """The sessions of which only sweeps can tell whether they satisfy causal memory."""
+        """The sessions for which only sweeps can decide causal memory."""
         sessions = range(len(self.resolved.session_start) - 1)
         if self.convergence is not None:
             yield from sessions
@@ -243,7 +243,7 @@ class Decision:
         start = whole.session_start
         first = 0
         while first < len(sessions):
-            # As many sessions as have room for the clocks of all their transactions.
+            # As many sessions as fit, with the clocks of all their transactions.
             room = int(start[first]) + self._clocks_at_once
             last = max(first + 1, int(np.searchsorted(start, room, side="right")) - 1)
             clocks = self._clocks(np.arange(start[first], start[last]))
@@ -260,7 +260,7 @@ class Decision:
 
     @cached_property
     def rank(self) -> Any:
-        """For each transaction its place in `order`."""
+        """The position of each transaction in `order`."""
         rank = np.empty(len(self.order), np.int64)
         rank[self.order] = np.arange(len(self.order))
         return rank

@@ -19,8 +19,8 @@ several reads add to CC cycles of several demands of one transaction, here calle
 NonRepeatableRead if they are about one key.
 
 Of all violations that one with the fewest transactions is looked for, among a shortest cycle through each.
-Time and memory grow with the cube of the number of transactions; `kernels` has the same for millions of them,
-and witnesses are explained with this module.
+Time and memory grow with the cube of the number of transactions; the compiled modules decide the same for
+millions of them, and witnesses are explained with this module.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Cycle:
     pattern: str
     steps: list[OrderStep]
     seen: dict[Demand, list[OrderStep]] = field(default_factory=dict)
-    """For each demand, those of other demands included: the steps from `before` to `reader`."""
+    """For each demand, including those of other demands: the steps from `before` to `reader`."""
 
     @property
     def transactions(self) -> set[int]:
@@ -130,7 +130,7 @@ class Definitions:
         past = self.past
         demands: dict[Demand, list[dict[int, OrderStep]]] = {}
         while True:
-            # Demands of this round are explained by the steps known before it, never by each other.
+            # Demands of this round are explained by earlier steps only, never by each other.
             known = [dict(steps) for steps in following]
             found = {demand for reader in readers for demand in self._demands(level, reader, past)}
             for demand in sorted(found - demands.keys()):
@@ -168,7 +168,7 @@ class Definitions:
         return min(found, key=_size, default=None)
 
     def _sight(self, level: str, demand: Demand, following: list[dict[int, OrderStep]]) -> list[OrderStep]:
-        """How the reader of a demand saw what it saw."""
+        """The steps by which the reader of a demand saw `before`."""
         if level == "RC":
             key = next(key for key, writer in self.reads[demand.reader] if writer == demand.before)
             return [OrderStep(demand.before, demand.reader, READ, key)]
@@ -181,7 +181,7 @@ class Definitions:
                     yield Demand(before, after, reader, key)
 
     def _seen(self, level: str, reader: int, place: int, past: list[set[int]]) -> set[int]:
-        """What counts as seen by a read."""
+        """The transactions that count as seen by a read."""
         if level == "RC":
             return {writer for _, writer in self.reads[reader][:place]}
         if level == "RA":
@@ -195,7 +195,7 @@ def _size(cycle: Cycle) -> tuple[int, int, int]:
 
 
 def _from_demand(steps: list[OrderStep]) -> list[OrderStep]:
-    """The same cycle, beginning with a demand that the step before it is not."""
+    """The same cycle, rotated to begin with a demand whose preceding step is not a demand."""
     for place, step in enumerate(steps):
         if step.demand and not steps[place - 1].demand:
             return steps[place:] + steps[:place]

@@ -12,7 +12,7 @@ from antecede.transactions.reads_from import INITIAL, ReadFault, ReadsFrom
 from antecede.transactions.witness import find_witness
 
 _MANY = 12
-"""Operations of a transaction that are listed in a witness."""
+"""The most operations of a transaction listed in a witness."""
 
 
 @dataclass
@@ -30,11 +30,11 @@ class LevelViolation:
 
     pattern: str
     text: str
-    """What is wrong, in one sentence."""
+    """The violation in one sentence."""
     because: list[str] = field(default_factory=list)
     """The facts from which it follows, a sentence each."""
     transactions: list[WitnessTransaction] = field(default_factory=list)
-    """A minimal part of the history that shows it: none of them can be left out."""
+    """A minimal part of the history that shows the violation: no transaction can be left out."""
 
 
 def explain_fault(history: History, fault: ReadFault) -> LevelViolation:
@@ -81,7 +81,7 @@ def _owner(history: History, operation: int) -> int:
 
 
 def _sentences(words: _Words, cycle: Cycle) -> tuple[str, list[str]]:
-    """What is wrong in one sentence, and the facts from which it follows."""
+    """The violation in one sentence, and the facts from which it follows."""
     demands = [step.demand for step in cycle.steps if step.demand]
     if not demands:
         names = words.together(step.before for step in cycle.steps)
@@ -160,9 +160,9 @@ class _Words:
         return f"{after} came after {before} in session {self.session(step.before)}"
 
     def sightings(self, cycle: Cycle, demands: Sequence[Demand], with_demand: bool) -> list[str]:
-        """How the reader of each demand saw what it saw; and, `with_demand`, what follows from it.
+        """How the reader of each demand saw what it saw; with `with_demand`, also the conclusion.
 
-        The demands by which others came about (in CM only) come first.
+        Demands that produced others (in CM only) come first.
         """
         sentences: list[str] = []
         for demand in [demand for demand in reversed(cycle.seen) if demand not in demands] + list(demands):

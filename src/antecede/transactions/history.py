@@ -57,19 +57,19 @@ class History:
     value: Ints
     """For each operation the value read or written; only equality counts."""
     initial_value: int | None
-    """What every key holds before anybody writes it; None if a read of something unwritten is an error."""
+    """The initial value of every key; None if a read of something unwritten is an error."""
     session_ids: Ints
     transaction_ids: Ints
     key_ids: Ints
-    """What the source calls them: a number, or an index into the names below."""
+    """The names in the source: a number, or an index into the names below."""
     session_names: Sequence[str] | None = None
     transaction_names: Sequence[str] | None = None
     key_names: Sequence[str] | None = None
     value_names: Sequence[str] | None = None
     records: int | None = None
-    """How many records its file has, if these are not its operations: invocations and their ends."""
+    """The number of records in the file, if these are not operations: invocations and their ends."""
     records_left_out: Sequence[int] = ()
-    """The numbers of those that are no client's, such as what a nemesis does to the system."""
+    """Records that do not belong to a client, such as actions of a nemesis, by number."""
 
     @property
     def sessions(self) -> int:
@@ -91,7 +91,7 @@ class History:
         return int(np.searchsorted(self.session_start, transaction, side="right")) - 1
 
     def operations_of(self, transaction: int) -> list[tuple[bool, int, int]]:
-        """The operations of a transaction: whether a write, key, value."""
+        """The operations of a transaction as (is write, key, value)."""
         begin, end = self.operation_start[transaction : transaction + 2].tolist()
         columns = self.write[begin:end], self.key[begin:end], self.value[begin:end]
         return list(zip(*(column.tolist() for column in columns), strict=True))
@@ -135,7 +135,7 @@ def from_columns(
     span = int(transactions.max(initial=0)) + 1
     owner, first_rows = _transactions_by_session(session * span + transactions, session)
     status = np.zeros(len(session), np.int8) if status is None else status
-    # Already in order, as most files are, the rows need no sorting.
+    # Rows already in order, as in most files, need no sorting.
     rows = slice(None) if np.all(owner[1:] >= owner[:-1]) else np.argsort(owner, kind="stable")
     codes, keys = _number_by_first_row(key)
     operations = np.bincount(owner, minlength=len(first_rows))
@@ -203,7 +203,7 @@ class HistoryBuilder:
         operations: Iterable[Operation],
         status: Status = Status.COMMITTED,
     ) -> None:
-        """Append a transaction to a session; `transaction` is what it is called in explanations."""
+        """Append a transaction to a session; `transaction` is its name in explanations."""
         number = len(self._transactions)
         self._transactions.append(transaction)
         place = self._sessions.setdefault(session, len(self._sessions))

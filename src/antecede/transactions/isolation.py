@@ -27,8 +27,8 @@ def append(demands: Any, size: Any, before: Any, after: Any, reader: Any, key: A
 
 @njit_inline
 def first_not_below(values: Any, begin: Any, end: Any, limit: Any) -> Any:
-    """The place of the first of the ascending values from `begin` to `end` that is not below a limit; `end`
-    if there is none."""
+    """The position of the first value that is not below a limit, among ascending values from `begin` to
+    `end`; `end` if there is none."""
     while begin < end:
         middle = (begin + end) >> 1
         if values[middle] < limit:
@@ -57,10 +57,10 @@ def read_committed_demands(
     """
     demands, size = np.empty((64, 4), np.int32), 0
     transactions = len(read_start) - 1
-    stamp = np.full(keys, -1, np.int64)  # the transaction for which the next two are valid
+    stamp = np.full(keys, -1, np.int64)  # The transaction for which the next two are valid.
     nearest, other = np.empty(keys, np.int32), np.empty(keys, np.int32)
     later = np.empty(keys, np.int32)
-    first = np.full(transactions, -1, np.int64)  # the first read from a writer, by the present transaction
+    first = np.full(transactions, -1, np.int64)  # The first read from a writer, by the present transaction.
     for t3 in range(transactions):
         begin, end = read_start[t3], read_start[t3 + 1]
         for row in range(end - 1, begin - 1, -1):
@@ -84,7 +84,7 @@ def read_committed_demands(
             key = read_key[row]
             if stamp[key] != t3:
                 stamp[key] = t3
-                nearest[key], other[key] = t2, -2  # no other
+                nearest[key], other[key] = t2, -2  # No other writer.
                 later[distinct] = key
                 distinct += 1
             elif nearest[key] != t2:
@@ -112,7 +112,7 @@ def read_atomic_demands(
     last_writer = np.full(keys, -1, np.int64)
     stamp, source = np.full(keys, -1, np.int64), np.empty(keys, np.int32)
     read_keys = np.empty(keys, np.int32)
-    joined = np.full(len(read_start) - 1, -1, np.int64)  # the last transaction that read from a writer
+    joined = np.full(len(read_start) - 1, -1, np.int64)  # The last transaction that read from a writer.
     for session in range(len(session_start) - 1):
         for t3 in range(session_start[session], session_start[session + 1]):
             distinct = 0
@@ -122,7 +122,7 @@ def read_atomic_demands(
                     stamp[key], source[key] = t3, t1
                     read_keys[distinct] = key
                     distinct += 1
-                elif source[key] != t1:  # each must be before the other
+                elif source[key] != t1:  # Each must precede the other.
                     demands = append(demands, size, max(t1, source[key]), min(t1, source[key]), t3, key)
                     if min(t1, source[key]) >= 0:
                         size += 1

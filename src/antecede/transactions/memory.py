@@ -4,11 +4,11 @@ For one session, all its reads must be explained by one order of its causal past
 transaction of the session grows with every demand, and a demand may add to what was seen earlier, so the
 demands are a least fixed point (CyclicHB of Bouajjani et al., POPL 2017, who compute it in O(n⁵)).
 
-A session is a chain, so all that matters of a transaction u is its *deadline*: the first transaction of the
-session before which u must be placed. A demand "u before w" lowers u's deadline to w's. The session's reads
-of a key from deadline(u) on all demand that a writer u of the key be before what they read. It is enough to
-follow the first such read of another transaction's value: from there the next one follows in the same way,
-unless there is a cycle anyway.
+A session is a chain, so the only relevant fact about a transaction u is its *deadline*: the first transaction
+of the session before which u must be placed. A demand "u before w" lowers u's deadline to w's. The session's
+reads of a key from deadline(u) on all demand that a writer u of the key be before what they read. It is
+enough to follow the first such read of another transaction's value: from there the next one follows in the
+same way, unless there is a cycle anyway.
 
 So one sweep over the history, from its end to its beginning, is linear (times a binary search), and sweeps
 are repeated until no deadline changes. That takes two or three for real histories, and at worst as many as
@@ -34,7 +34,7 @@ _NEVER = np.int32(2**31 - 1)
 def _first_read(
     at: Any, next_other: Any, writer: Any, begin: Any, end: Any, deadline: Any, author: Any
 ) -> Any:
-    """The place of the first read from `deadline` on whose value another than `author` wrote; `end` if
+    """The position of the first read, from `deadline` on, whose value was not written by `author`; `end` if
     none."""
     low = first_not_below(at, begin, end, deadline)
     if low < end and writer[low] == author:
@@ -46,7 +46,7 @@ def _first_read(
 def _session_reads(
     begin: Any, end: Any, read_start: Any, read_key: Any, read_writer: Any, key_start: Any
 ) -> Any:
-    """The reads of a session by key: place of the reader, writer, and the next read of another writer's
+    """The reads of a session by key: position of the reader, writer, and the next read of another writer's
     value."""
     key_start[:] = 0
     for row in range(read_start[begin], read_start[end]):
@@ -85,7 +85,7 @@ def _find_reads(
     next_other: Any,
     found: Any,
 ) -> None:
-    """For each key that u writes, the read that u's deadline makes a demand, or -1."""
+    """For each key that u writes, the read from which u's deadline derives a demand, or -1."""
     for place in range(len(written)):
         low, high = key_start[written[place]], key_start[written[place] + 1]
         first = high
@@ -133,7 +133,7 @@ def _meet_demands(
 
 @njit_hot
 def _pass_on(u: Any, deadline: Any, session_of: Any, sources: Any) -> Any:
-    """Lower the deadlines of what directly precedes u to that of u; whether any changed."""
+    """Lower the deadlines of u's direct predecessors to that of u. Returns whether any changed."""
     changed = False
     if u > 0 and session_of[u - 1] == session_of[u] and deadline[u - 1] > deadline[u]:
         deadline[u - 1] = deadline[u]
@@ -176,7 +176,7 @@ def session_memory(
             u = order[place]
             if deadline[u] == _NEVER:
                 continue
-            if sweeps > 0:  # the first sweep is for the causal order alone
+            if sweeps > 0:  # The first sweep propagates the causal order alone.
                 was, first, last = deadline[u], write_start[u], write_start[u + 1]
                 bad = _meet_demands(
                     u,
@@ -206,7 +206,7 @@ def session_memory(
 def _collect(
     begin: Any, rank: Any, write_start: Any, write_key: Any, at: Any, writer: Any, found: Any
 ) -> Any:
-    """The answer that follows from the demands that are left, and these, unless all of them go forward."""
+    """The answer that follows from the remaining demands, and these, unless all of them point forward."""
     demands, size = np.empty((64, 4), np.int32), 0
     forward = True
     for u in range(len(rank)):

@@ -2,8 +2,8 @@
 
 `memory` finds the deadlines of a session's causal past by sweeps over the whole history: with k sessions, k
 times. In a convergent history hardly any deadline differs from the causal one, which the vector clocks of the
-session's own transactions tell: u precedes the i-th of them if its clock counts u. So only what differs is
-computed here, from a worklist.
+session's own transactions give: u precedes the i-th of them if its clock counts u. So only the differences
+are computed here, from a worklist.
 
 Where the session reads x from w in its m-th transaction, every other writer u of x with a deadline up to m
 must be before w. If u's deadline is later than w's, it is lowered to w's; so are those of what precedes u;
@@ -25,7 +25,7 @@ from antecede.jit import njit_hot, njit_plain
 from antecede.transactions.isolation import first_not_below
 
 _MOST_LOWERED = 1 << 18
-"""Deadlines of a session that are lowered at most, and writes of these transactions."""
+"""The most deadlines of a session that are lowered, and writes of these transactions."""
 
 
 class Transactions(NamedTuple):
@@ -43,7 +43,7 @@ class Transactions(NamedTuple):
     group_start: Any
     group_writer: Any
     rank: Any
-    """Places in an order that meets the demands of causal convergence."""
+    """Positions in an order that meets the demands of causal convergence."""
 
 
 class Deadlines(NamedTuple):
@@ -53,35 +53,35 @@ class Deadlines(NamedTuple):
     begin: Any
     end: Any
     clocks: Any
-    """Of the session's transactions, each itself included."""
+    """The clocks of the session's transactions, each itself included."""
     stamp: Any
     lowered: Any
     work: Any
-    """Transactions whose deadlines were lowered, and whose demands are to be met."""
+    """Transactions whose deadlines were lowered and whose demands remain to be met."""
     changed: Any
-    """All of them, each once."""
+    """All transactions whose deadlines were lowered, each once."""
     key_stamp: Any
-    """The session for which the key's list in the next three is valid."""
+    """The session for which the key's list in the next three fields is valid."""
     key_head: Any
     writer: Any
     """The changed transactions that write a key, as a linked list."""
     following: Any
     sizes: Any
-    """How many there are in `work`, in `changed` and in `writer`."""
+    """The number of entries in `work`, in `changed` and in `writer`."""
 
 
 class SessionReads(NamedTuple):
-    """The reads of a session, sorted by what they are looked up by."""
+    """The reads of a session, sorted by lookup key."""
 
     name: Any
     at: Any
-    """The place of the reader in the session."""
+    """The position of the reader in the session."""
     other: Any
 
 
 @njit_hot
 def _reads_of(sorted_reads: Any, name: Any) -> Any:
-    """The places of the reads that are looked up by a name."""
+    """The positions of the reads with a lookup key."""
     begin = first_not_below(sorted_reads.name, 0, len(sorted_reads.name), name)
     end = begin
     while end < len(sorted_reads.name) and sorted_reads.name[end] == name:
@@ -109,7 +109,7 @@ def _deadline(own: Any, history: Any, u: Any) -> Any:
 
 @njit_hot
 def _lower(own: Any, history: Any, u: Any, deadline: Any) -> Any:
-    """Lower the deadline of u; False if that is impossible, or if there are too many."""
+    """Lower the deadline of u; False if that is impossible, or if too many were lowered."""
     first, last = history.write_start[u], history.write_start[u + 1]
     most = max(own.sizes[0], own.sizes[1], own.sizes[2] + last - first)
     if own.begin <= u < own.end or most >= _MOST_LOWERED:
@@ -156,7 +156,7 @@ def _meet_read(own: Any, history: Any, m: Any, key: Any, w: Any, deadline: Any) 
 
 @njit_hot
 def _meet_lowered(own: Any, history: Any, by_key: Any, u: Any) -> Any:
-    """Lower what precedes u to its deadline, and this to that of what it must precede; False if
+    """Lower what precedes u to u's deadline, and u to the deadlines of what it must precede; False if
     impossible."""
     deadline = own.lowered[u]
     for row in range(history.read_start[u] - 1, history.read_start[u + 1]):
@@ -184,7 +184,7 @@ def _meet_lowered(own: Any, history: Any, by_key: Any, u: Any) -> Any:
 
 @njit_hot
 def _meet_readers(own: Any, history: Any, by_writer: Any, u: Any) -> Any:
-    """Lower what must be before u, because the session reads from it, to its new deadline."""
+    """Lower writers that must precede u, because the session reads from u, to its new deadline."""
     deadline = own.lowered[u]
     for place in _reads_of(by_writer, u):
         m, key = by_writer.at[place], by_writer.other[place]

@@ -1,4 +1,5 @@
-"""The graph of what comes before what: causal steps and demands, and its order. Compiled, linear.
+"""The precedence graph of transactions: causal steps and demands, and its topological order. Compiled,
+linear.
 
 A graph is in compressed sparse rows: the successors of node v are `target[start[v] : start[v + 1]]`.
 """
@@ -68,7 +69,7 @@ def _build(session_start: Any, read_start: Any, read_writer: Any, before: Any, a
 
 
 def topological_order(start: Any, target: Any) -> Any:
-    """The nodes so that every step goes forward; fewer than all of them if there is a cycle."""
+    """The nodes in topological order; fewer than all of them if there is a cycle."""
     incoming = np.zeros(len(start), np.int64)
     np.cumsum(np.bincount(target, minlength=len(start) - 1), out=incoming[1:])
     order, count = kahn(incoming, start, target)
@@ -77,7 +78,7 @@ def topological_order(start: Any, target: Any) -> Any:
 
 @njit_plain
 def causal_past(order: Any, session_of: Any, read_start: Any, read_writer: Any, last: Any) -> Any:
-    """For each transaction whether it is `last` or precedes it causally; `order` contains the causal
+    """For each transaction, whether it is `last` or causally precedes it; `order` contains the causal
     order."""
     inside = np.zeros(len(order), np.bool_)
     inside[last] = True

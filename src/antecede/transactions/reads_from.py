@@ -42,12 +42,12 @@ class ReadFault(NamedTuple):
     operation: int
     """The read, as a number of an operation of the history."""
     write: int
-    """The write that it saw or should have seen, or -1."""
+    """The write that the read saw or should have seen, or -1."""
 
 
 @dataclass(frozen=True)
 class ReadFaults:
-    """How many reads have each fault, and the first of them."""
+    """The number of reads with each fault, and the first of them."""
 
     counts: dict[str, int]
     first: list[ReadFault]
@@ -55,10 +55,10 @@ class ReadFaults:
 
 @dataclass(frozen=True, eq=False)
 class ReadsFrom:
-    """Committed transactions, what they wrote at last, and from whom they read.
+    """Committed transactions, their final writes, and the transactions they read from.
 
-    Transactions that did not commit are here without operations. Reads are in the order of their transaction,
-    written keys sorted.
+    Uncommitted transactions are included without operations. Reads are in the order of their transactions,
+    written keys are sorted.
     """
 
     session_start: Ints
@@ -69,14 +69,14 @@ class ReadsFrom:
     write_key: Codes
     keys: int
     source: Ints
-    """For each transaction its number in the history."""
+    """For each transaction, its number in the history."""
 
     @property
     def transactions(self) -> int:
         return len(self.source)
 
     def session_of(self) -> Codes:
-        """For each transaction its session."""
+        """For each transaction, its session."""
         sizes = np.diff(self.session_start)
         return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
@@ -109,7 +109,8 @@ def _starts(sizes: Any) -> Ints:
 
 
 def resolve(history: History, examples: int = 10) -> tuple[ReadsFrom, ReadFaults]:
-    """From whom each committed transaction read, and the faults; of these the first `examples`."""
+    """The transaction from which each committed transaction read, and the faults, with the first `examples`
+    of them."""
     owner = np.repeat(np.arange(history.transactions, dtype=np.int64), np.diff(history.operation_start))
     kind, last = np.zeros(history.operations, np.int8), np.ones(history.operations, np.bool_)
     own_write = np.full(history.operations, -1, np.int64)
@@ -164,7 +165,7 @@ _NOBODY = -2
 
 
 def _fault_codes(owner: Ints, committed: Bools, last: Bools, reads: Ints, seen: Ints) -> npt.NDArray[np.int8]:
-    """For each external read 0, or the place of its fault in `_FAULTS`, from 1."""
+    """For each external read 0, or the index of its fault in `_FAULTS`, from 1."""
     seen_row = np.maximum(seen, 0)
     writer = owner[seen_row]
     conditions = [
@@ -216,12 +217,9 @@ def _find_writes(history: History, owner: Ints, reads: Ints) -> Ints:
 
 
 def _initial_reads(history: History, owner: Ints, reads: Ints, seen: Ints) -> Ints:
-    """Reads of the initial value saw nobody's write; unless a first transaction of a session set initial
-    values.
-
-    Generators write such a transaction (AWDIT's does). Any other committed write of the initial value makes a
-    read of it ambiguous.
-    """
+    """Reads of the initial value saw no transaction's write, unless the first transaction of a session sets
+    initial values. Generators write such a transaction (AWDIT's does). Any other committed write of the
+    initial value makes a read of it ambiguous."""
     initial = history.initial_value
     seen = np.where(seen < 0, _NOBODY, seen)
     if initial is None:
@@ -250,7 +248,7 @@ def _classify(
         for row in range(start[transaction], start[transaction + 1]):
             own = newest[key[row]]
             if own < start[transaction]:
-                own = -1  # of an earlier transaction
+                own = -1  # A write of an earlier transaction.
             if write[row]:
                 if own >= 0:
                     last[own] = False
@@ -288,7 +286,7 @@ def _index_writes(
                 break
             if key[other] == key[row] and value[other] == value[row]:
                 mine, theirs = status[owner[row]], status[owner[other]]
-                rank, other_rank = (mine * 2) % 3, (theirs * 2) % 3  # committed 0, unknown 1, aborted 2
+                rank, other_rank = (mine * 2) % 3, (theirs * 2) % 3  # Committed 0, unknown 1, aborted 2.
                 if owner[row] == owner[other] or rank < other_rank:
                     table[slot] = row
                     if owner[row] == owner[other]:

@@ -1,5 +1,5 @@
-"""Shortest ways through the graph of causal steps and demands, compiled: breadth first, a session's run as
-one step.
+"""Shortest paths through the graph of causal steps and demands, compiled: breadth first, with steps along a
+session counted as one.
 
 Session order is transitive, so from a transaction to any later one of its session is one step. The graph has
 only the steps to the next one; all but the first of a run are free (0-1 breadth-first search on nodes that
@@ -15,7 +15,7 @@ import numpy as np
 from antecede.jit import njit_plain
 
 _CALL = 500
-"""So many visits take as long as the call of a search."""
+"""The number of visits that take as long as one call of a search."""
 
 
 class Finder:
@@ -94,7 +94,7 @@ def _search(
             state = now[place]
             place += 1
             if length[state] < distance:
-                continue  # it was reached with fewer steps meanwhile
+                continue  # It was reached with fewer steps meanwhile.
             visits += 1
             node, riding = state >> 1, state & 1
             if node == goal:

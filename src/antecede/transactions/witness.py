@@ -22,10 +22,10 @@ from antecede.transactions.reads_from import INITIAL, ReadsFrom
 from antecede.transactions.shortest import Finder
 
 _VISITS = 20_000_000
-"""Nodes that searches for a shortest cycle may visit, about a second; then the shortest so far is
-taken."""
+"""The most nodes that searches for a shortest cycle may visit, about a second; then the shortest cycle so far
+is taken."""
 _SMALL = 64
-"""So many transactions are searched completely, by `Definitions`."""
+"""Histories of up to this many transactions are searched completely, by `Definitions`."""
 
 
 def find_witness(resolved: ReadsFrom, level: str, evidence: LevelEvidence) -> tuple[ReadsFrom, Cycle]:
@@ -51,7 +51,8 @@ def find_witness(resolved: ReadsFrom, level: str, evidence: LevelEvidence) -> tu
 
 
 def _involved(resolved: ReadsFrom, evidence: LevelEvidence) -> Bools:
-    """Transactions that violate the level by themselves: those of a short cycle, and what its readers saw."""
+    """Transactions that violate the level by themselves: those of a short cycle, and those that its readers
+    saw."""
     chosen = np.zeros(resolved.transactions, np.bool_)
     demands = evidence.demands
     causal = Finder(*causal_graph(resolved), resolved.session_of())
@@ -127,8 +128,8 @@ def _shortest(finder: Finder, pairs: list[tuple[int, int]]) -> int:
 
 
 def _nearest(causal: Finder, demands: Demands) -> int:
-    """Of demands that are violations by themselves, that with the fewest steps to `before` and on to the
-    reader."""
+    """Among demands that are violations by themselves, the one with the fewest steps to `before` and on to
+    the reader."""
     best, length = 0, 2**30
     for row, (before, after, reader, _) in enumerate(zip(*map(np.ndarray.tolist, demands), strict=True)):
         if length < 2**30 and causal.visits > _VISITS:

@@ -1,9 +1,9 @@
-"""Schedules in which much changes, and some members know everything while others know nothing of it.
+"""Schedules in which much changes, and in which some members know everything while others know nothing of it.
 
-Where packets arrive one by one, at random, one member rarely knows nothing of what all others have long
-agreed on, and forgotten. So part of the schedules have *bursts*: everything arrives, after some rounds of
-reports, but nothing at a few processes or from them, which stay the same for a while. Such schedules have
-fewer founders, more come and go, and members are removed one after the other as long as there is a quorum.
+Where packets arrive one by one, at random, a member rarely knows nothing of what all others have long agreed
+on, and forgotten. So some schedules have *bursts*: everything arrives, with some rounds of reports, except at
+and from a few processes, which stay the same for a while. Such schedules have fewer founders, more joins and
+leaves, and removals one after the other as long as there is a quorum.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import random
 
 _SHARE = 0.5
-"""Of all schedules."""
+"""The share of schedules with bursts."""
 _STAYS_APART = 0.7
-"""How often a burst leaves out the same processes as the one before."""
+"""How often a burst leaves out the same processes as the burst before."""
 
 
 class Bursts:
-    """How such a schedule differs, from numbers of its own: other schedules stay as they are without it."""
+    """How such a schedule differs, drawn from random numbers of its own: other schedules are not affected."""
 
     def __init__(self, seed: int | str) -> None:
         self.random = random.Random(f"{seed}:bursts")
@@ -32,7 +32,7 @@ class Bursts:
         return self.random.choice([2, 4, 6])
 
     def draw_steps(self) -> int:
-        """In half of these schedules hardly anything arrives but in bursts; they have fewer steps."""
+        """In half of these schedules hardly anything arrives outside bursts; they have fewer steps."""
         choose = self.random.choice
         self.is_coarse = choose([False, True])
         return choose([15, 30, 60]) if self.is_coarse else choose([30, 60, 120])
@@ -85,11 +85,11 @@ class Bursts:
         return weights
 
     def draw_rounds(self) -> int:
-        """How often everybody reports in a burst."""
+        """The number of rounds of reports in a burst."""
         return self.random.choice([0, 0, 1, 2, 3])
 
     def draw_apart(self, addresses: list[int]) -> frozenset[int]:
-        """Whom a burst leaves out."""
+        """The processes that a burst leaves out."""
         if not self._apart or self.random.random() > _STAYS_APART:
             count = min(len(addresses), self.random.choice([0, 1, 1, 2]))
             self._apart = frozenset(self.random.sample(addresses, count))

@@ -59,7 +59,7 @@ _PACKETS = {"progress": "counts", "fetched": "messages", "departed": "confirmati
 
 
 class DescribedWorld(ChangingWorld):
-    """Plays a schedule, and says what happens. Messages of the application are numbered as others are."""
+    """Plays a schedule and describes what happens. Messages of the application are numbered like others."""
 
     def __init__(self, kind: type[ChangingMember], founders: int, size: int) -> None:
         super().__init__(kind, founders, size)
@@ -67,7 +67,7 @@ class DescribedWorld(ChangingWorld):
         self.drawn = DrawnSchedule([f"p{each.me}" for each in self.members])
         self._flights: dict[tuple[int, int], deque[DrawnPacket]] = {}
         self._shown: dict[int, int] = {}
-        """How many events of each application are in the steps."""
+        """How many events of each application the steps already show."""
         self._news: list[ViewChange] = []
         """What has changed since the last step."""
 
@@ -127,7 +127,7 @@ class DescribedWorld(ChangingWorld):
         super()._carry_out(address, effects)
 
     def finish(self) -> None:
-        """Draw what has not arrived, too."""
+        """Also draw what has not arrived."""
         self.drawn.peers = [f"p{each.me}" for each in self.members if self._takes_part(each)]
         known = set(self.drawn.peers)
         self.drawn.arrows = [each for each in self.drawn.arrows if {each.source, each.to} <= known]
@@ -143,7 +143,7 @@ class DescribedWorld(ChangingWorld):
     # Names
 
     def address(self, stream: Stream) -> str:
-        """Where a member is, by its stream."""
+        """The address of a member, by its stream."""
         for member in self.members:
             if member.stream == stream:
                 return f"p{member.me}"
@@ -155,7 +155,7 @@ class DescribedWorld(ChangingWorld):
         return f"{self.address(message.origin)}:{message.seq}"
 
     def name_packet(self, packet: Packet) -> str:
-        """What a packet says, in a few words."""
+        """The content of a packet, in a few words."""
         payloads = [payload for each in packet.payloads_by_span() for payload in each]
         if payloads:
             names = zip(packet.message_ids(), payloads, strict=True)
@@ -173,7 +173,7 @@ class DescribedWorld(ChangingWorld):
 
 
 def describe_content(content: Content, address: object) -> str:
-    """What a message is, unless it is simply the application's."""
+    """The content of a message, unless it is an ordinary message of the application."""
     show = address if callable(address) else str
     match content:
         case AdmitMember():
@@ -202,7 +202,7 @@ class _DescribedSiteWorld(DescribedWorld, SiteWorld):
 
 
 class DescribedOverlapWorld(DescribedWorld, OverlapWorld):
-    """Of groups that overlap."""
+    """Describes groups that overlap."""
 
 
 def described_world(kind: type[ChangingMember], founders: int, size: int) -> DescribedWorld:
@@ -215,7 +215,7 @@ def described_world(kind: type[ChangingMember], founders: int, size: int) -> Des
 def play(
     kind: type[ChangingMember], founders: int, size: int, schedule: Sequence[ScheduleEvent]
 ) -> DescribedWorld:
-    """What happens in a schedule."""
+    """The events of a schedule, in words."""
     world = described_world(kind, founders, size)
     for event in schedule:
         if world.has_addresses(event):

@@ -2,8 +2,8 @@
 
 As in `check`, processes are tabulated: what an event does to a process in a given state is computed once. A
 state of the group is the states of its processes, the packets on their way, and for each message those that
-happened before it. Deliveries are judged when they happen. Where nothing more can happen, everything that is
-still lacking arrives, members report their progress until they agree, and the oracle judges what is left.
+happened before it. Deliveries are judged when they happen. In a final state, all outstanding packets arrive,
+members report their progress until they agree, and the oracle judges the rest.
 
 Memory: 8 bytes a state, and the states of the last level; for a counter-example, how each was reached.
 """
@@ -41,16 +41,16 @@ class ChangeBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     peers: int = 3
     messages: int = 1
-    """Of each member."""
+    """Messages broadcast by each member."""
     total: int | None = None
-    """Of all members."""
+    """Messages broadcast by all members together."""
     joins: int = 0
     leaves: int = 0
     removals: int = 0
     crashes: int = 0
-    """For good: of the packets that the process has sent, those that have not arrived are lost."""
+    """Crashes for good: of the packets that the process has sent, those that have not arrived are lost."""
     reports: int = 0
-    """Of progress, besides those at the end."""
+    """Progress reports, besides those at the end."""
 
     def __post_init__(self) -> None:
         if self.peers < 1 or self.messages < 0 or (self.peers + self.joins) * self.messages > 60:
@@ -79,7 +79,7 @@ class ExploredProcess(NamedTuple):
 
     saved: bytes
     seen: int = 0
-    """The messages that it has sent or delivered, or that were in its snapshot, as bits."""
+    """The messages that the process has sent or delivered, or that were in its snapshot, as bits."""
     sent: int = 0
     stream: Stream = -1
     is_crashed: bool = False
@@ -100,11 +100,11 @@ class ChangingState(NamedTuple):
 
     processes: tuple[int, ...]
     in_flight: tuple[int, ...]
-    """Packets, by link and in the order in which it carries them."""
+    """Packets, by link and in link order."""
     pasts: tuple[int, ...]
     """For each message the messages that happened before it, as bits; -1 if it is not sent yet."""
     left: tuple[int, int, int, int, int, int]
-    """How many messages, joins, leaves, removals, crashes and reports there may still be."""
+    """How many messages, joins, leaves, removals, crashes and reports are still allowed."""
     removed: frozenset[int] = frozenset()
     """The addresses of members that somebody removes, or that have crashed."""
 
@@ -125,7 +125,8 @@ _BUDGET = {
 
 
 class ExploredGroup:
-    """A changing group within bounds: its first state, what can happen in a state, and what that leads to."""
+    """A changing group within bounds: its initial state, the events possible in a state, and the states they
+    lead to."""
 
     def __init__(self, kind: type[ChangingMember], bounds: ChangeBounds, reduce: bool = True) -> None:
         self.kind, self.bounds, self.size = kind, bounds, bounds.size
@@ -148,7 +149,7 @@ class ExploredGroup:
 
     @property
     def addresses(self) -> int:
-        """How many addresses of members there are."""
+        """The number of addresses of members."""
         return self.size
 
     def create_members(self) -> list[ChangingMember]:
@@ -176,7 +177,7 @@ class ExploredGroup:
         if key not in self._steps:
             try:
                 self._steps[key] = self._compute(self.states[state], kind, about)
-            except Exception as error:  # whatever a member raises here is its fault
+            except Exception as error:  # An exception from a member is a fault of the protocol.
                 self._steps[key] = ExploredStep(state, fault=f"raises {type(error).__name__}: {error}")
         return self._steps[key]
 
@@ -215,7 +216,7 @@ class ExploredGroup:
         return self._follow(member, before, Effects(tuple(sends)))
 
     def _answer_requests(self, member: ChangingMember, snapshot: bytes) -> list[Send]:
-        """Admit who has asked, once the application has been given all that counts as delivered."""
+        """Admit processes that have asked, once the application has received all that counts as delivered."""
         sends: list[Send] = []
         while member.requests and not member.undelivered:
             sends += member.sponsor(member.requests[0], snapshot, 0).sends
@@ -275,9 +276,9 @@ class ExploredGroup:
                     yield kind, address, about
 
     def _equal_founders(self, state: ChangingState) -> dict[int, int]:
-        """Symmetry: the founders that differ only in name from one before them, which it stands for.
+        """Symmetry: the founders that differ only in name from an earlier one, which represents them.
 
-        Nothing has happened to them, the same packets are on their way to them, and nobody removes them.
+        Nothing has happened to them, the same packets are in flight to them, and nobody removes them.
         Whatever happens first to one of them may as well happen to the first.
         """
         if not self.has_equal_founders:
@@ -322,7 +323,7 @@ class ExploredGroup:
         return found
 
     def apply(self, state: ChangingState, event: ScheduleEvent) -> ChangingState | ChangingViolation:
-        """The state after an event, or what is wrong with it."""
+        """The state after an event, or the violation."""
         kind, address, about = event
         if kind == "crash":
             return self._crash(state, address)
@@ -382,10 +383,10 @@ class ExploredGroup:
     # The end
 
     def ends(self, state: ChangingState) -> list[ChangingState] | None:
-        """Commuting receipts: how a state ends if nobody sends anything more, whatever comes first.
+        """Commuting receipts: the final states if nobody sends anything more, in any order of arrival.
 
-        Then processes do not influence each other, and each is explored by itself. None if one may send
-        something, or does something wrong: such states are explored like others.
+        Then processes do not influence each other, and each is explored by itself. None if a process may send
+        something, or violates a rule: such states are explored like others.
         """
         if not self.is_reduced or any(state.left):
             return None
@@ -404,7 +405,7 @@ class ExploredGroup:
     def _local_ends(
         self, number: int, coming: tuple[int, ...], pasts: tuple[int, ...]
     ) -> frozenset[int] | None:
-        """The states in which a process may be once these packets have arrived and all is delivered."""
+        """The states that a process may reach once these packets have arrived and everything is delivered."""
         key = number, coming, pasts
         if key not in self._ends:
             self._ends[key] = self._find_local_ends(number, coming, pasts)
@@ -433,7 +434,7 @@ class ExploredGroup:
         return frozenset(ends)
 
     def judge_end(self, state: ChangingState) -> ChangingViolation | None:
-        """What is wrong once everything has arrived and members agree."""
+        """The violation that remains once everything has arrived and members agree, if any."""
         if state not in self._judged:
             self._judged[state] = self._judge_end(state)
         return self._judged[state]
@@ -448,7 +449,7 @@ class ExploredGroup:
         return as_violation(violations[0])
 
     def _world(self, state: ChangingState) -> ChangingWorld:
-        """The group in this state, to go on from there."""
+        """The group in this state, ready to continue from there."""
         world = self.create_world()
         processes = [self.states[number] for number in state.processes]
         world.members = [self.kind.restore(each.saved) for each in processes]
@@ -478,7 +479,7 @@ class ExploredGroup:
 
 
 class NumberedWorld(ChangingWorld):
-    """Goes on with messages that are told apart by their numbers, which their payloads have."""
+    """Continues with messages distinguished by their numbers, which are their payloads."""
 
     def _deliver(self, address: int, _: int) -> bool:
         member = self.members[address]
@@ -497,14 +498,14 @@ def _ids(bits: int) -> tuple[MessageId, ...]:
 
 
 class ChangingCounterExample(NamedTuple):
-    """A schedule that fails, and how."""
+    """A schedule that fails, and its violation."""
 
     schedule: list[ScheduleEvent]
     violation: ChangingViolation
 
 
 class ChangingProgress(msgspec.Struct):
-    """How far an exploration is."""
+    """The progress of an exploration."""
 
     states: int = 1
     transitions: int = 0
@@ -515,7 +516,7 @@ class ChangingProgress(msgspec.Struct):
 
 
 def explore(group: ExploredGroup, max_states: int) -> Iterator[ChangingProgress]:
-    """Yields after each level, until everything is explored, something is wrong, or it is too much."""
+    """Yields after each level, until everything is explored, a violation is found, or a limit is reached."""
     progress = ChangingProgress()
     came_from: dict[int, tuple[int, ScheduleEvent] | None] = {hash(group.initial): None}
     level = {hash(group.initial): group.initial}
@@ -553,8 +554,8 @@ def explore(group: ExploredGroup, max_states: int) -> Iterator[ChangingProgress]
 
 
 def _is_at_rest(events: list[ScheduleEvent]) -> bool:
-    """Whether nothing happens unless an application, an operator or a failure wants it. Then the group must
-    be right, whatever else may be possible."""
+    """Whether nothing happens without an action of an application or operator, or a failure. Then the group
+    must satisfy the oracle, whatever else may still be possible."""
     return all(kind not in ("transmit", "deliver") for kind, _, _ in events)
 
 

@@ -1,7 +1,7 @@
 """Every schedule of a small group with phones.
 
-The bound on joins is one on phones and on their moves; those on leaves and removals are on phones that leave
-and that are expelled.
+The bound on joins applies to phones and their moves; those on leaves and removals apply to phones that leave
+and phones that are expelled.
 """
 
 from __future__ import annotations

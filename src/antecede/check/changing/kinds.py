@@ -1,4 +1,4 @@
-"""Which worlds, schedules and explorations a protocol's groups need."""
+"""The worlds, schedules and explorations that the groups of each protocol need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explored_group(kind: type[ChangingMember], bounds: ChangeBounds, reduce: boo
 
 
 def judge_random(kind: type[ChangingMember], seed: int | str, steps: int | None = None) -> list[str]:
-    """What is wrong with a random schedule; nothing if the protocol is right."""
+    """The violation in a random schedule; empty if the protocol is correct."""
     schedule = schedule_type(kind)(kind, seed, steps)
     schedule.run()
     return schedule.oracle().violations()

@@ -1,14 +1,15 @@
-"""Judges a changing group from what applications saw, and from what members remember at the end.
+"""Judges a changing group by what its applications saw, and by what its members still remember at the end.
 
-- *Order*: a message is delivered after all that happened before it, once, and not again if it was in the
-  snapshot. A snapshot contains what happened before what it contains.
-- *Completeness*: what a member sent that stays, leaves or returns, and what any survivor has, every survivor
-  has, in its snapshot or by delivery. So survivors have the same messages of a removed member: one cut.
-- *Agreement*: in the end views are equal, and have just the survivors. There is one group.
-- *Forgetting*: in the end members remember nothing of members that are gone, and hold and retain nothing.
-  Whoever has left goes.
+- *Order*: a message is delivered once, after all that happened before it, and not again if it was in the
+  snapshot. A snapshot contains the causal past of everything in it.
+- *Completeness*: every survivor has, in its snapshot or by delivery, every message of a member that stays,
+  leaves or returns, and every message that any survivor has. So survivors have the same messages of a removed
+  member: one cut.
+- *Agreement*: in the end all views are equal and contain exactly the survivors. There is one group.
+- *Forgetting*: in the end members have no state about members that are gone, and hold and retain nothing.
+  Members that have left terminate.
 
-It knows nothing of how that is done. Messages are bits, in the order of their sending.
+The oracle knows nothing of the implementation. Messages are bits, in send order.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ChangingOracle:
         self.pasts: list[int] = []
         """For each message, those that happened before it."""
         self.names: dict[MessageId, str] = {}
-        """What messages are called, of those that are not called by their ids."""
+        """Names of messages that are not named by their ids."""
 
     def violations(self) -> list[str]:
         found = [*self.judge_order(), *self.world.faults, *self.judge_one_group()]
@@ -45,7 +46,7 @@ class ChangingOracle:
         return [each for each in world.members if world.is_active(each.me)]
 
     def has_quorum(self) -> bool:
-        """Without one the removed stay where they are, and what was said to them is retained."""
+        """Without a quorum removed members stay where they are, and messages to them are retained."""
         removed = self.world.removed
         alive = sum(each.me < self.world.founders and each.stream not in removed for each in self.survivors())
         return not removed or alive > len(removed) or has_quorum(self.world)
@@ -75,8 +76,8 @@ class ChangingOracle:
         return found
 
     def _number_messages(self) -> None:
-        """Find what happened before each message: follow every process until it delivers what is not sent
-        yet, again and again."""
+        """Find what happened before each message: replay every process until it delivers a message that is
+        not sent yet, repeatedly."""
         lives = self.world.lives
         place = [0] * len(lives)
         seen: list[int | None] = [None] * len(lives)
@@ -116,7 +117,7 @@ class ChangingOracle:
         return closure
 
     def _name(self, bits: int) -> str:
-        """The first of some messages, by where its sender is and its number there."""
+        """The name of the first of some messages, by the address of its sender and its number there."""
         first = (bits & -bits).bit_length() - 1
         message = next(message for message, number in self.numbers.items() if number == first)
         return self.show(message)
@@ -162,14 +163,14 @@ class ChangingOracle:
         return owed
 
     def _is_owed(self, life: Life, seen_origins: set[int]) -> bool:
-        """Whether everyone must have what a process has sent that has not returned."""
+        """Whether all members must have what a process has sent that has not returned."""
         if life.end not in ("", "left"):
             return False
         is_removed = life.stream in self.world.removed
         return not (self._may_be_cut(life) and (is_removed or life.stream not in seen_origins))
 
     def _is_back(self, life: Life) -> bool:
-        """Whether a process that was removed has returned, and still is there."""
+        """Whether a removed process has returned and is still present."""
         world, back = self.world, self.world.returned_to.get(life.address)
         while back is not None:
             attempts = world.attempts[back]
@@ -194,7 +195,7 @@ class ChangingOracle:
             if one.me < other.me and has_removed(one, other) and has_removed(other, one)
         ]
 
-    # What members remember
+    # What members remember.
 
     def judge_memory(self) -> list[str]:
         survivors = self.survivors()
@@ -218,7 +219,7 @@ class ChangingOracle:
 
 
 def _tables(member: ChangingMember) -> list[tuple[str, Iterable[Stream]]]:
-    """Whatever a member remembers by stream, but the tombstones of the removed."""
+    """All state of a member indexed by stream, except the tombstones of removed members."""
     order, progress, removals = member.order, member.progress, member.removals
     return [
         ("delivered", order.delivered),

@@ -1,8 +1,8 @@
 """Changing groups that overlap: worlds, random schedules, and the verdict.
 
-A process has an address for each of its groups, and everything that happens to a member happens there. The
-process as a whole crashes, stands still or is cut off. Which processes and groups there are follows from the
-number of founders and of addresses.
+A process has an address for each of its groups, and everything that happens to a member happens there.
+Crashes, pauses and partitions affect the process as a whole. The processes and groups are determined by the
+numbers of founders and addresses.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from antecede.protocols.base import Delivery
 
 _GROUPS = "abc"
 MOST_IN_ONE_GROUP = 3
-"""With more founders there are several groups."""
+"""With more founders than this, there are several groups."""
 
 
 def draw_layout(founders: int, size: int) -> list[tuple[int, str]]:
     """The process and the group of each address. With up to three founders there is one group, as `check`
-    explores it; in others each group has two at least."""
+    explores it; otherwise each group has at least two."""
     if founders <= MOST_IN_ONE_GROUP:
         return [(each, ONLY_GROUP) for each in range(size)]
     draw = random.Random(f"{founders}:{size}")
@@ -60,11 +60,11 @@ class OverlapWorld(ChangingWorld):
             outside = self.group_kind.outsider_of(self.group_of[address], address, size)
             self._add(found.get(address, outside))
         self.seen: list[tuple[int, str, int, tuple[MessageId, ...], MessageId | None]] = []
-        """What applications have seen: process, what it is, address, messages, and as which a message was
-        broadcast again, if it was lost and is brought back."""
+        """What applications have seen: process, kind of event, address, messages, and the message as which a
+        lost message was rebroadcast."""
 
     def layout(self) -> list[tuple[int, str]]:
-        """The process and the group of each address; the first are founders."""
+        """The process and the group of each address; the first ones are founders."""
         return draw_layout(self.founders, self.size)
 
     def _add(self, member: ChangingMember) -> None:
@@ -102,7 +102,7 @@ class OverlapWorld(ChangingWorld):
                 self._admit(member)
         return True
 
-    # What processes do
+    # What processes do.
 
     def _broadcast(self, address: int, other: int) -> bool:
         done = super()._broadcast(address, other)
@@ -155,13 +155,13 @@ class OverlapWorld(ChangingWorld):
         return fresh
 
     _asking = 0
-    """The process that begins an attempt."""
+    """The process that begins the attempt."""
 
     def _ask(self, address: int, contact: int) -> bool:
         self._asking = self.process_of[address]
         return self.member(address).welcome is None and super()._ask(address, contact)
 
-    # What happens to processes
+    # What happens to processes.
 
     def _crash(self, address: int, kept: int) -> bool:
         for each in self.seats(self.process_of[address]):
@@ -192,7 +192,7 @@ class OverlapWorld(ChangingWorld):
 
 
 class GroupView:
-    """One group of a world, as if there were no other."""
+    """One group of a world, as if there were no others."""
 
     def __init__(self, world: OverlapWorld, group: str) -> None:
         self._world = world
@@ -210,20 +210,21 @@ class GroupView:
 
 
 class _Appearance(NamedTuple):
-    """A message of an application as the group had it first, or as it was brought back."""
+    """A message of an application as the group first had it, or as a rebroadcast copy."""
 
     message: MessageId
     is_copy: bool = False
     lost_copy: MessageId | None = None
-    """As which it was brought back, if that was lost too. All copies that were not lost are one."""
+    """The copy as which it was rebroadcast, if it was lost too. All copies that were not lost count as
+    one."""
 
 
 class OverlapOracle(ChangingOracle):
     """Each group is judged by itself, and then the order across groups.
 
-    If a process is given m, or a snapshot with m, then no message before m is delivered to it later, in
-    whatever group; unless that was lost, and somebody has brought it back. The copy may be lost again, in the
-    same way, and be brought back once more.
+    Once a process has delivered m, or received a snapshot with m, no message that happened before m is
+    delivered to it later, in any group, unless that message was lost and rebroadcast. The copy may be lost in
+    the same way, and be rebroadcast again.
     """
 
     world: OverlapWorld
@@ -250,7 +251,8 @@ class OverlapOracle(ChangingOracle):
         return found + self.judge_pasts()
 
     def judge_pasts(self) -> list[str]:
-        """A process names no streams of its own groups that are gone, and nothing of it waits."""
+        """A process names no streams of its own groups that are gone, and holds nothing that waits for
+        them."""
         world, found = self.world, []
         for group in sorted(set(world.group_of)):
             living = [each for each in self.survivors() if world.group_of[each.me] == group]
@@ -289,7 +291,7 @@ class OverlapOracle(ChangingOracle):
         return found
 
     def _ends(self) -> dict[Stream, int]:
-        """Where the streams that have ended do so."""
+        """Where ended streams end."""
         ends: dict[Stream, int] = {}
         for member in self.world.members:
             for stream, end in (*member.tombstones.items(), *member.ends.items()):
@@ -350,7 +352,7 @@ class OverlapSchedule(RandomSchedule):
         return cast(ChangingWorld, GroupView(self.world, self.world.group_of[address]))
 
     def _contact_in(self, address: int | None) -> int | None:
-        """A member of the same group."""
+        """A member of the same group to ask."""
         if address is None:
             return None
         world = self.world
@@ -384,7 +386,7 @@ class OverlapSchedule(RandomSchedule):
         return kind, address, self.random.choice([0, 1, 2, 99])
 
     def _removed_in(self, address: int) -> set[int]:
-        """The streams of the same group that somebody removes."""
+        """The streams of the same group that are being removed."""
         return set(GroupView(self.world, self.world.group_of[address]).removed)
 
     def _may_remove(self, address: int) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a changing group can complete removals, as somebody sees it who knows all of its members."""
+"""Whether a changing group can complete removals, as decided by an observer that knows all of its members."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from antecede.membership.packets import Stream
 def has_quorum(
     world: ChangingWorld, removing: frozenset[Stream] = frozenset(), leaving: frozenset[Stream] = frozenset()
 ) -> bool:
-    """Whether there are members that outnumber the removals that any of them has not forgotten, once these
-    are removed and leave. They must know each other for good, so it does not matter what others know."""
+    """Whether some members outnumber the removals that any of them has not forgotten, once the removed ones
+    are gone and leave. These members must know each other for good, so what others know does not matter."""
     removed = world.removed | removing
     staying = {
         each.stream: each
@@ -38,7 +38,7 @@ def _is_quorum(
     pending: set[Stream] = set()
     for each in (member, *known.values()):
         pending |= each.removals.removed | (removed & each.addresses.keys())
-    # Whoever has removed all of them hears nothing from them, and waits for a quorum of its own, even if they
-    # have removed it too.
+    # A member that has removed all of them hears nothing from them, and waits for a quorum of its own, even
+    # if they have removed it too.
     is_heard = all(each.addresses.keys() & known.keys() for each in present)
     return is_heard and len(known) > len(pending)

@@ -14,18 +14,18 @@ from antecede.membership.state import Phase
 
 _MOST_JOINS = 3
 _ENCODED = 0.1
-"""Of how many schedules packets travel as bytes."""
+"""The share of schedules in which packets travel as bytes."""
 _FORWARDING = 0.5
-"""In how many schedules members forward to those that they admit."""
+"""The share of schedules in which members forward to the members they admit."""
 _ROUNDS = 60
 _ROUNDS_WITHOUT_QUORUM = 10
-"""Of them, how many where the removed stay where they are for ever."""
+"""Rounds at the end of schedules in which removed members stay where they are for ever."""
 _ROUNDS_APART = 4
-"""Of them, how long whoever stands still, or is cut off, stays so: long enough to be removed."""
+"""Of these, the rounds for which a paused or cut-off process stays so: long enough to be removed."""
 
 
 class RandomSchedule:
-    """Draws what happens next, and in the end lets everything arrive."""
+    """Draws the next event; at the end lets everything arrive."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RandomSchedule:
         self.world = world(kind, founders, founders + _MOST_JOINS)
         self.steps = steps or self.random.choice([30, 60, 120, 250])
         self.drawn = 0
-        """How many events were drawn; those after them let everything arrive."""
+        """The number of drawn events; those after them let everything arrive."""
         choose = self.random.choice
         self.weights = {
             "broadcast": choose([0.5, 1, 2, 4]),
@@ -61,9 +61,9 @@ class RandomSchedule:
             "heal": choose([0.02, 0.1]),
         }
         self.is_reckless = choose([False, False, False, True])
-        """Whether so many are removed that there may be no quorum."""
+        """Whether so many members are removed that there may be no quorum."""
         self._spread = choose([0, 0, 1, 2, 3])
-        """Some links are slower than others: up to 10 to this power."""
+        """Some links are slower than others, by up to this power of ten."""
         self._speeds: dict[tuple[int, int], float] = {}
         self.world.is_encoded = self.random.random() < _ENCODED
         self._forwards = random.Random(f"{seed}:forward").random() < _FORWARDING
@@ -83,7 +83,7 @@ class RandomSchedule:
 
     @classmethod
     def of_world(cls, world: ChangingWorld) -> Self:
-        """For a world that has been on a schedule of its own; what follows is always the same."""
+        """Continue a world that has run a schedule of its own; what follows is deterministic."""
         schedule = cls.__new__(cls)
         schedule.random, schedule.world = random.Random(0), world
         return schedule
@@ -101,7 +101,7 @@ class RandomSchedule:
         self.settle()
         return self.world
 
-    # What happens next
+    # What happens next.
 
     def draw_own(self, kind: str) -> ScheduleEvent | None:
         return self._event(kind, self._pick(self.world.active()), -1)
@@ -186,7 +186,7 @@ class RandomSchedule:
         return self._event(kind, *cut) if cut else None
 
     def draw_burst(self, kind: str) -> None:
-        """Everything arrives, but nothing at a few processes or from them."""
+        """Everything arrives, except at and from a few processes."""
         world = self.world
         apart = self._with_all_seats(self.bursts.draw_apart(world.reporting()))
         for _ in range(self.bursts.draw_rounds()):
@@ -197,7 +197,7 @@ class RandomSchedule:
         self._let_all_arrive(apart)
 
     def _with_all_seats(self, addresses: frozenset[int]) -> frozenset[int]:
-        """With the other addresses of the same processes."""
+        """These addresses, and all others of the same processes."""
         return addresses
 
     def _event(self, kind: str, address: int | None, other: int | None) -> ScheduleEvent | None:
@@ -211,8 +211,8 @@ class RandomSchedule:
         return contact
 
     def _switch_off(self) -> None:
-        """Sometimes whoever has left is down after a while, gone or not, so that what was still on its way
-        from it is lost. Drawn from numbers of its own."""
+        """Sometimes a member that has left is down after a while, terminated or not, so that packets still in
+        flight from it are lost. Drawn from random numbers of its own."""
         world = self.world
         left = [life.address for life in world.lives if life.end == "left" and world.can_act(life.address)]
         if not left or not (world.cuts or world.frozen) or self._later.random() < 0.5:
@@ -225,7 +225,7 @@ class RandomSchedule:
             if world.members[address].phase is Phase.ENDED or self._may_remove(address):
                 world.apply(("crash", address, 0))
 
-    # A removal needs a quorum: the members that stay, and whose admission is stable, outnumber the removed.
+    # A removal needs a quorum: surviving members whose admission is stable outnumber the removed.
 
     def _may_remove(self, address: int) -> bool:
         if self.bursts.are_there:
@@ -249,7 +249,7 @@ class RandomSchedule:
         founders = self.world.members[: self.world.founders]
         return sum(self.world.is_active(each.me) and each.stream not in gone for each in founders)
 
-    # The end: everything arrives, the dead are removed, whoever was removed returns
+    # The end: everything arrives, crashed members are removed, removed members return.
 
     def settle(self) -> None:
         world = self.world
@@ -274,7 +274,7 @@ class RandomSchedule:
         world, active = self.world, True
         while active:
             active = False
-            while links := sorted(self._links_without(apart)):  # whatever led here, what follows is the same
+            while links := sorted(self._links_without(apart)):  # The rest is the same, whatever led here.
                 self.random.shuffle(links)
                 for link in links:
                     active |= world.apply(("transmit", *link))
@@ -303,12 +303,12 @@ class RandomSchedule:
             if life.end == "removed" and (contact := self._contact()) is not None:
                 world.apply(("return", life.address, contact))
         for address in self._in_phase(Phase.JOINING):
-            # Whoever was asked has gone.
+            # The member that was asked is gone.
             if address == world.attempts[address][-1] and (contact := self._contact()) is not None:
                 world.apply(("ask", address, contact))
 
     def _remove_the_dead(self, turn: int) -> None:
-        """One member removes all that have crashed and that it knows. Members take turns, since one of them
+        """One member removes all members that it knows have crashed. Members take turns, since one of them
         may have been removed without knowing it."""
         world = self.world
         if not (active := world.active()):
@@ -322,12 +322,12 @@ class RandomSchedule:
             waits_for = member.progress.coming if member.is_member else member.awaiting
             waits_for = waits_for - member.ended
             if not member.is_member and any(map(world.is_active, member.addresses.values())):
-                waits_for = waits_for - member.sent_to  # it hears from members who of those has gone
+                waits_for = waits_for - member.sent_to  # Other members tell it which are gone.
             for address in sorted(world.crashed) if waits_for else ():
                 if world.members[address].stream in waits_for:
                     world.apply(("remove", each, address))
 
 
 def judge_schedule(kind: type[ChangingMember], seed: int, steps: int | None = None) -> list[str]:
-    """What is wrong with a random schedule; nothing if the protocol is right."""
+    """The violation in a random schedule; empty if the protocol is correct."""
     return ChangingOracle(RandomSchedule(kind, seed, steps).run()).violations()

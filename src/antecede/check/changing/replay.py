@@ -1,4 +1,4 @@
-"""A schedule of a changing group as a file, and playing it again on the protocol as it is then."""
+"""Saves a schedule of a changing group to a file, and replays it on the current protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABOUT_ANOTHER = frozenset(
     {"transmit", "join", "ask", "remove", "suspect", "trust", "cut", "heal", "return"}
     | {"attach", "move", "expel"}
 )
-"""Events that are about a second process."""
+"""Events that concern a second process."""
 _MOST_ADDRESSES = 64
 _MOST_EVENTS = 100_000
 
@@ -49,11 +49,11 @@ class SavedChangingSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
 
 class ReplayedChange(NamedTuple):
-    """A step that was played, and what it led to."""
+    """A step that was replayed, and its effects."""
 
     shown: ShownStep
     held: list[str]
-    """What members hold afterwards."""
+    """The held messages of members afterwards."""
     violation: ChangingViolation | None
 
 
@@ -94,8 +94,8 @@ def saved_schedule(
 
 
 def replay_changes(kind: type[ChangingMember], saved: SavedChangingSchedule) -> Iterator[ReplayedChange]:
-    """Play a schedule on the protocol as it is now. What it leads to is judged at its end, once everything
-    has arrived that is on its way."""
+    """Replay a schedule on the current protocol. The result is judged at its end, once everything in flight
+    has arrived."""
     world = described_world(kind, saved.founders, saved.size)
     last = None
     for number, event in enumerate(saved.changes, 1):

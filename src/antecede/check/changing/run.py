@@ -104,7 +104,7 @@ class ChangingVerifyReport(msgspec.Struct):
     runs: int = 0
     deliveries: int = 0
     changes: dict[str, int] = msgspec.field(default_factory=dict)
-    """How often members joined, left, were removed, crashed and returned."""
+    """How many members joined, left, were removed, crashed and returned."""
     packets: int = 0
     violations: int = 0
     failed: int = 0
@@ -124,12 +124,12 @@ class ChangingVerifyReport(msgspec.Struct):
 
 _CHANGES = ("join", "leave", "remove", "crash", "return", "freeze", "cut", "move")
 _OF_PHONES = {"attach": "join", "detach": "leave", "expel": "remove"}
-"""What phones do, as what members do."""
+"""Events of phones, under the names of the corresponding events of members."""
 
 
 def schedule_seed(name: str, seed: int, run: int) -> str:
-    """What run number `run` of a seed is drawn from. Each protocol has schedules of its own: those that send
-    alike would otherwise be judged on the same ones."""
+    """The seed of run number `run`. Each protocol has schedules of its own: protocols that send alike would
+    otherwise be judged on the same ones."""
     return f"{name}:{seed}:{run}"
 
 
@@ -148,7 +148,7 @@ def _judge(kind: type[ChangingMember], name: str, seed: int, run: int) -> Changi
     try:
         schedule.run()
         violations = schedule.oracle().violations()
-    except Exception as error:  # whatever a member raises is its fault
+    except Exception as error:  # An exception from a member is a fault of the protocol.
         violations = [f"raises {type(error).__name__}: {error}"]
     kinds = [_OF_PHONES.get(event[0], event[0]) for event in world.schedule]
     return ChangingVerifyReport(
@@ -190,19 +190,19 @@ def _batch(name: str, runs: int, seed: int, first: int) -> ChangingVerifyReport:
 def smallest_changing_failure(
     report: ChangingVerifyReport, seed: int, out: Path | None
 ) -> tuple[ShownCounterExample, list[str]] | None:
-    """A small schedule that fails as the first failure of a report does."""
+    """A small schedule that fails in the same way as the first failure of a report."""
     if not report.failures:
         return None
     kind = find_changing(report.protocol)
     schedule = schedule_type(kind)(kind, schedule_seed(report.protocol, seed, report.failures[0].run))
     founders, size = schedule.world.founders, schedule.world.size
-    with contextlib.suppress(Exception):  # the schedule up to there is what is shrunk
+    with contextlib.suppress(Exception):  # Only the schedule up to the failure is shrunk.
         schedule.run()
     small = shrink(kind, founders, size, schedule.world.schedule, drawn=schedule.drawn)
     try:
         world = replay(kind, founders, size, small)
         violations = schedule_type(kind).of_world(world).oracle().violations()
-    except Exception as error:  # see above
+    except Exception as error:  # See above.
         violations = [f"raises {type(error).__name__}: {error}"]
     violation = as_violation(violations[0] if violations else report.failures[0].reason)
     saved = saved_schedule(report.protocol, founders, size, small, violation)

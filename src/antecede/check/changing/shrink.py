@@ -1,7 +1,7 @@
-"""Shrinks a schedule of a changing group that fails to a small one that fails in the same way.
+"""Shrinks a failing schedule of a changing group to a small one that fails in the same way.
 
-Events are left out, in ever smaller parts, as long as what is left fails (delta debugging): an event that
-cannot happen any more does nothing. What follows the schedule, so that everything arrives, is not part of it.
+Events are left out, in ever smaller parts, as long as the rest fails (delta debugging); an event that is no
+longer possible does nothing. The events after the schedule, which let everything arrive, are not part of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def replay(
     schedule: Sequence[ScheduleEvent],
     world: type[ChangingWorld] | None = None,
 ) -> ChangingWorld:
-    """What a schedule leads to, and then everything arrives."""
+    """The result of a schedule, after which everything arrives."""
     played = (world or world_type(kind))(kind, founders, size)
     for event in schedule:
         if played.has_addresses(event):
@@ -36,7 +36,7 @@ def fault(world: ChangingWorld) -> str:
     """The kind of the first violation, without its numbers; empty if there is none."""
     try:
         violations = schedule_type(world.kind).of_world(world).oracle().violations()
-    except Exception as error:  # whatever a member raises is its fault
+    except Exception as error:  # An exception from a member is a fault of the protocol.
         return type(error).__name__
     return re.sub(r"\d+", "n", violations[0]) if violations else ""
 
@@ -49,13 +49,13 @@ def shrink(
     world: type[ChangingWorld] | None = None,
     drawn: int = 0,
 ) -> list[ScheduleEvent]:
-    """A smallest schedule that fails as this one does: no event of it can be left out. If so many events of
-    it were drawn, those after them may be left out altogether: everything arrives anyway."""
+    """A smallest schedule that fails in the same way: no event of it can be left out. If `drawn` events of it
+    were drawn, the events after them may be left out altogether, since everything arrives anyway."""
 
     def outcome(events: Sequence[ScheduleEvent]) -> str:
         try:
             return fault(replay(kind, founders, size, events, world))
-        except Exception as error:  # see above
+        except Exception as error:  # See above.
             return type(error).__name__
 
     wanted, replays = outcome(schedule), 0

@@ -25,26 +25,27 @@ from antecede.protocols.base import Effects
 
 PHONES = 5
 _VERSION = 2
-"""Of the wire format: super peers say whom they have expelled, and settle first what a phone has brought."""
+"""The version of the wire format since which super peers report the phones they have expelled, and first
+settle what a phone has brought."""
 _PHONE_APART = 0.3
-"""How often a burst leaves out a phone."""
+"""The probability that a burst leaves out a phone."""
 
 
 class SiteWorld(ChangingWorld):
-    """A group whose last `phones` addresses are of phones."""
+    """A group in which the last `phones` addresses belong to phones."""
 
     def __init__(self, kind: type[ChangingFreescale], founders: int, size: int, phones: int = PHONES) -> None:
         super().__init__(kind, founders, size)
         self.phone_kind = kind
         self.hubs: dict[int, list[int]] = {}
-        """The addresses of the super peers that each phone has had, or has asked."""
+        """The addresses of the super peers that each phone has had or asked."""
         for member in self.members:
             self._upgrade(member)
         for me in range(size, size + phones):
             self._add_phone(me)
 
     def _upgrade(self, member: ChangingMember) -> None:
-        """All have agreed on the version."""
+        """All members have agreed on the wire version."""
         member.version = _VERSION
 
     def _begin_attempt(self, process: list[int], contact: int) -> ChangingMember:
@@ -76,7 +77,7 @@ class SiteWorld(ChangingWorld):
         return [each for each in super().reporting() if not self.is_phone(each)]
 
     def phones(self, *phases: Phase) -> list[int]:
-        """The phones that can do something and are in one of these phases."""
+        """The phones that are able to act and are in one of these phases."""
         return [each for each in self.hubs if self.members[each].phase in phases and self.can_act(each)]
 
     def is_orphan(self, address: int) -> bool:
@@ -182,7 +183,7 @@ class SiteSchedule(RandomSchedule):
         joins = choose([0, 0, 1, 2])
         self.world: SiteWorld = SiteWorld(kind, founders, founders + joins)
         self.phones = choose([1, 2, 2, 3, PHONES])
-        """How many of them ever do anything."""
+        """The number of phones that ever act."""
         self.steps = steps or choose([40, 100, 200, 400])
         self.weights |= {
             "report": choose([0.1, 0.5, 2]),
@@ -205,11 +206,11 @@ class SiteSchedule(RandomSchedule):
         self.starts_attached = choose([False, True, True])
         self._spread = choose([0, 1, 2, 3, 3])
         if choose([False, True]):
-            # Members stay as they are, so that what phones do is seen alone.
+            # Members do not change, so that the behaviour of phones is tested alone.
             self.weights |= dict.fromkeys(("remove", "crash", "leave"), 0.0)
 
         if self.starts_attached and choose([False, False, True]):
-            # Little changes, so that causes and effects of phones meet on slow links.
+            # Few changes, so that causes and effects of phones meet on slow links.
             self.weights |= dict.fromkeys(("join", "ask", "freeze", "cut", "phone_freeze", "expel"), 0.0)
             self.weights |= {"broadcast": 2.0, "phone_broadcast": 3.0, "move": 0.2, "detach": 0.0}
             self._spread = 3
@@ -287,7 +288,7 @@ class SiteSchedule(RandomSchedule):
                     active = True
 
     def _with_all_seats(self, addresses: frozenset[int]) -> frozenset[int]:
-        """And sometimes a phone."""
+        """The same for phones; sometimes a phone is included."""
         phones = self.world.phones(Phase.MEMBER, Phase.JOINING)
         draw = self.bursts.random
         return addresses | {draw.choice(phones)} if phones and draw.random() < _PHONE_APART else addresses
@@ -316,7 +317,7 @@ class SiteSchedule(RandomSchedule):
 
 
 class SiteOracle(ChangingOracle):
-    """As for members; phones that are there must have everything too, and are in nobody's view."""
+    """Judges as for members; phones that are present must have everything too, and are in no view."""
 
     world: SiteWorld
 

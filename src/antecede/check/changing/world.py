@@ -1,9 +1,9 @@
 """A changing group on a schedule: what each event does, and what applications see of it.
 
-A schedule is a list of events: plain tuples, which can be written down, replayed and shrunk. Links are FIFO
-and reliable; a process that crashes for good loses the last of what it has sent. A process that was removed
-returns as a new one, at an address of its own, with what it had. An event that cannot happen does nothing,
-so any part of a schedule is a schedule.
+A schedule is a list of events: plain tuples, which can be saved, replayed and shrunk. Links are FIFO and
+reliable; when a process crashes for good, the last packets that it has sent may be lost. A removed process
+returns as a new one, at an address of its own, with its former messages. An event that is not possible does
+nothing, so any part of a schedule is a schedule.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import Delivery, Effects, Packet
 
 ScheduleEvent = tuple[str, int, int]
-"""What happens, at which address, and which other one it is about; -1 if it is about none.
+"""The kind of event, its address, and the other address that it concerns; -1 if none.
 
 - broadcast, deliver, report, leave
 - transmit: the next packet from the first address to the second arrives
 - join: the process asks the one at the second address to be admitted
-- ask: it has no answer yet, and asks another, at the next free address; the first welcome counts
-- remove: the member removes the one at the second address, or waits no longer for it if one of them has left
-- suspect, trust: the same, for suspicions
-- crash: for good; of the packets on each of its links so many still arrive, the first ones
-- freeze, thaw: the process stands still, and nothing reaches it
-- cut, heal: nothing travels between the two addresses
-- return: the process that was removed asks again, at the next free address
-- forward: from now on all members forward to those that they admit
+- ask: without an answer so far, it asks another member, at the next free address; the first welcome counts
+- remove: the member removes the one at the second address, or stops waiting for it if one of them has left
+- suspect, trust: the member suspects the one at the second address, or stops suspecting it
+- crash: for good; of the packets on each of its links only the first ones still arrive, as many as given
+- freeze, thaw: the process pauses, and nothing reaches it
+- cut, heal: no packet travels between the two addresses
+- return: the removed process asks again, at the next free address
+- forward: from now on all members forward to the members they admit
 """
 
 
@@ -65,7 +65,7 @@ EVENT_KINDS = frozenset(
 
 
 class ChangingViolation(NamedTuple):
-    """What must never happen, and where it does."""
+    """A violation, and where it occurred."""
 
     address: int
     text: str
@@ -87,7 +87,7 @@ def as_violation(text: str) -> ChangingViolation:
 
 @dataclass
 class Life:
-    """What the application of one incarnation saw."""
+    """What the application of one incarnation has seen."""
 
     address: int
     stream: Stream = -1
@@ -95,11 +95,12 @@ class Life:
     """The messages in the snapshot that it started with."""
     events: list[tuple[Literal["send", "deliver"], MessageId]] = field(default_factory=list)
     end: str = ""
-    """left, removed, crashed, or empty."""
+    """`left`, `removed`, `crashed`, or empty."""
     sponsor: int = -1
     """The address of the member that admitted it."""
     own: tuple[MessageId, ...] = ()
-    """Of the snapshot: what it has sent itself, if it is a life that goes on from a given state."""
+    """Messages of the snapshot that the process has sent itself, if this life continues from a given
+    state."""
 
     @property
     def sent(self) -> tuple[MessageId, ...]:
@@ -111,13 +112,13 @@ class Life:
 
 
 class ChangingWorld:
-    """One group, of which the first processes are founders and the others may join."""
+    """One group; the first processes are founders, the others may join."""
 
     def __init__(self, kind: type[ChangingMember], founders: int, size: int) -> None:
         self.kind, self.founders, self.size = kind, founders, size
         self.members: list[ChangingMember] = list(kind.founders(founders, size))
         self.forwards = False
-        """Whether members forward to those that they admit."""
+        """Whether members forward to the members they admit."""
         self.lives = [Life(each.me, each.stream) for each in self.members]
         self.links: dict[tuple[int, int], deque[Packet]] = {}
         self.crashed: set[int] = set()
@@ -126,19 +127,19 @@ class ChangingWorld:
         self.returned_to: dict[int, int] = {}
         """The addresses at which processes that were removed have returned."""
         self.removed: set[Stream] = set()
-        """Members that somebody removes."""
+        """Addresses of members that are being removed."""
         self.schedule: list[ScheduleEvent] = []
         self.packets = 0
         self.payloads: dict[MessageId, bytes] = {}
-        """What each message of an application contained when it was broadcast first."""
+        """The payload of each application message when it was first broadcast."""
         self.faults: list[str] = []
-        """What is wrong with a delivery by itself."""
+        """Faults of deliveries that are visible without comparing histories."""
         self.is_encoded = False
-        """Whether packets travel as bytes; otherwise as they are, which is faster."""
+        """Whether packets travel encoded as bytes; otherwise as objects, which is faster."""
         self.attempts = {each.me: [each.me] for each in self.members}
         """By address: all addresses at which the same process has asked to be admitted."""
 
-    # Who can do something
+    # Which processes can act.
 
     def can_act(self, address: int) -> bool:
         return address not in self.crashed and address not in self.frozen
@@ -150,7 +151,7 @@ class ChangingWorld:
         return [each.me for each in self.members if self.is_active(each.me) and each.me not in self.frozen]
 
     def reporting(self) -> list[int]:
-        """The members, with those that have left and may still be needed."""
+        """The members, and those that have left and may still be needed."""
         phases = (Phase.MEMBER, Phase.LEAVING)
         return [each.me for each in self.members if each.phase in phases and self.can_act(each.me)]
 
@@ -167,12 +168,13 @@ class ChangingWorld:
     # Events
 
     def has_addresses(self, event: ScheduleEvent) -> bool:
-        """Whether there are such processes: part of a schedule may lack what began one."""
+        """Whether processes at these addresses exist: part of a schedule may lack the event that began
+        one."""
         kind, address, other = event
         return address < len(self.members) and (kind == "crash" or other < len(self.members))
 
     def apply(self, event: ScheduleEvent) -> bool:
-        """Let something happen, if it can; whether it did."""
+        """Let an event happen, if it is possible. Returns whether it happened."""
         kind, address, other = event
         if kind not in ("transmit", "thaw", "heal", "cut") and not self.can_act(address):
             return False
@@ -205,7 +207,7 @@ class ChangingWorld:
         return delivery is not None or member.deliveries != before
 
     def _give(self, address: int, delivery: Delivery) -> None:
-        """The application sees a message."""
+        """The application receives a message."""
         self.lives[address].events.append(("deliver", delivery.message))
         if delivery.payload != self.payloads.get(delivery.message, delivery.payload):
             self.faults.append(f"p{address} delivers {delivery.message} with what another contains")
@@ -258,7 +260,7 @@ class ChangingWorld:
     def _remove(self, address: int, other: int) -> bool:
         member = self.members[address]
         stream = member.stream_at.get(other)
-        if member.phase is Phase.LEAVING:  # it may know of others that it was not linked to
+        if member.phase is Phase.LEAVING:  # It may know of others that it was not linked to.
             stream = next((each for each, at in member.addresses.items() if at == other), None)
         if stream is None or address == other:
             return False
@@ -284,11 +286,11 @@ class ChangingWorld:
         return True
 
     def _crash(self, address: int, kept: int) -> bool:
-        """The same number of packets is left on each of its links."""
+        """Keep only this number of packets on each of its links."""
         for each in self.attempts[address]:
             self.crashed.add(each)
             if not self.lives[each].end or self.members[each].phase is Phase.LEAVING:
-                self.lives[each].end = "crashed"  # also if it has left: it has not gone, so others need it
+                self.lives[each].end = "crashed"  # Even if it has left: others still need it.
         for (source, _), queue in self.links.items():
             if source in self.crashed:
                 while len(queue) > kept:
@@ -340,7 +342,7 @@ class ChangingWorld:
         return True
 
     def _start(self, member: ChangingMember) -> None:
-        """A process that was admitted begins with its sponsor's snapshot."""
+        """An admitted process begins with its sponsor's snapshot."""
         snapshot, life = member.take_snapshot(), self.lives[member.me]
         if snapshot is not None:
             life.stream, life.snapshot = member.stream, read_messages(snapshot)
@@ -349,7 +351,7 @@ class ChangingWorld:
                     self._carry_out(address, self.members[address].abandon(0))
 
     def _admit(self, member: ChangingMember) -> None:
-        """A member admits whoever has asked it, after what is to be delivered first."""
+        """A member admits a process that has asked it, after the deliveries that are due first."""
         while member.requests:
             while member.undelivered and self._deliver(member.me, -1):
                 pass

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 ErratumKind = Literal["printed", "read", "needed"]
-"""What fails: a rule as printed; a rule as it may be read; or the protocol without a rule that it needs."""
+"""What fails: a rule as printed; a rule in one possible reading; or the protocol without a necessary rule."""
 RUNS = "runs.json"
 
 
@@ -35,12 +35,12 @@ class SmallestRun(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """Finds it again, in a clone of the repository."""
+        """A command that finds the run again, in a clone of the repository."""
         return f"./dev python docs/protocols/errata.py {self.name}"
 
     @property
     def drawing(self) -> str:
-        """The address of its diagram, which contains it, for an image of a page."""
+        """The diagram as a data address, for an image of a page."""
         drawn = files(__name__).joinpath(f"{self.name}.svg").read_bytes()
         return f"data:image/svg+xml;base64,{b64encode(drawn).decode()}"
 

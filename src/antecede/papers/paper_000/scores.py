@@ -170,7 +170,7 @@ def _rate_rows(runs: Runs, joint: Joint) -> list[ScoreRow]:
 
 
 def _why_rate(runs: Runs, measure: str, joint: Joint, published: float) -> str:
-    """How little a slope is of what it is a slope of."""
+    """Explains how small the slope is relative to its quantity."""
     drawn = line(runs, measure, joint)
     if len(drawn) < 2:
         return ""

@@ -2,7 +2,8 @@
 
 Propositions 1 and 3 say that deliveries which respect the immediate relation respect causal order. So small
 executions are drawn in which every process delivers in *any* order; where the premise holds, the conclusion
-must too. A counterexample would be shown. Proposition 2 and minimality are checked of what `mbcp` names.
+must too. A counterexample would be shown. Proposition 2 and minimality are checked on the dependencies that
+`mbcp` names.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class SmallExecution:
 
 @cache
 def counterexamples(groups: tuple[tuple[int, ...], ...]) -> tuple[int, int, str]:
-    """In how many executions the premise holds and something happened before something; in how many of them
-    the conclusion does not; and the first of those."""
+    """The number of executions in which the premise holds and some message happened before another; the
+    number of those in which the conclusion does not hold; and the first of those."""
     bits, premises, found, first = random.Random(1), 0, 0, ""
     for _ in range(DRAWN):
         drawn = SmallExecution(groups, bits)
@@ -129,8 +130,9 @@ class _Named(Probe):
 
 @cache
 def named_by(protocol: str) -> tuple[int, int, int]:
-    """Over runs with answers and wild delays: messages; those that name anything but their immediate
-    predecessors, less the sender's own; those that name two of which one happened before the other."""
+    """Counts over runs with replies and widely varying delays: messages; those that name anything but their
+    immediate predecessors, less the sender's own; those that name two messages of which one happened before
+    the other."""
     messages = wrong = ordered = 0
     for seed in range(TRIALS):
         setting = scenario(protocol=protocol, peers=4, seconds=0.5, seed=seed, reply=0.2, delay="wild:1ms-1s")

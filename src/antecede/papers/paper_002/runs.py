@@ -23,9 +23,9 @@ PROTOCOLS = {
 DATA = (0, 100, 1000)
 SIZES: dict[Scale, list[int]] = {"quick": [32, 64], "full": [100, 200, 300, 400, 500, 600]}
 LARGEST = 600
-"""The largest size that takes reasonable time; rows of larger sizes would be pending."""
+"""The largest size that takes reasonable time; rows of larger sizes stay pending."""
 CHOOSING_SIZES = (100, 200, 400)
-"""Sizes that a reading is chosen on: flooding 500 and 600 nodes takes as long as all smaller sizes."""
+"""Sizes on which a reading is chosen: flooding 500 and 600 nodes takes as long as all smaller sizes."""
 FEWEST = 3
 """Topologies. Claims are not judged at sizes of which fewer were run, if there are others: two differ so much
 that nothing could be decided by them."""
@@ -86,7 +86,7 @@ class MeanFigures:
         swapped = joint["Timestamp"] == "unicasts"
         names = {"Timestamp": "unicast", "unicast": "Timestamp"} if swapped else {}
         self.other = "tree" if swapped else "unicast"
-        """The way of Timestamp that is not judged."""
+        """The variant of Timestamp that is not judged."""
         self.way = "unicast" if swapped else "tree"
         self.rounds_ms = 1e3 * ROUNDS / float(joint["rounds"])
         """How long messages are sent."""
@@ -123,7 +123,7 @@ class MeanFigures:
 
     @property
     def versus(self) -> str:
-        """What is compared with what in texts."""
+        """The two sides of a comparison, for texts."""
         return f"Overlay against Timestamp, {self.way} (Timestamp, {self.other})"
 
     def lower(self, figure: str, data: int, one: str, other: str) -> dict[int, Holds]:

@@ -103,7 +103,7 @@ def _lower(
 def _instead(
     means: MeanFigures, holds: Holds, figure: str, data: int, unit: str = "", scale: float = 1.0
 ) -> str:
-    """That a claim holds with the other way of Timestamp, if it does."""
+    """A note that a claim holds with the other variant of Timestamp, if it does."""
     if holds is not True:
         return ""
     n = means.judged[0]
@@ -118,7 +118,7 @@ def _why_fast(means: MeanFigures) -> str:
 
 
 def _why_queued(means: MeanFigures, data: int) -> str:
-    """That unicasts queue where they are sent, if they do."""
+    """A note that unicasts queue at their sender, if they do."""
     at = _at_senders(means, "Timestamp", data)
     if means.way != "unicast" or 2 * sum(at) <= len(at):
         return ""
@@ -373,7 +373,7 @@ def _longer(means: MeanFigures, figure: str, which: str, data: int) -> ScoreRow:
 
 
 def _why_late(means: MeanFigures, data: int) -> str:
-    """Why messages wait for fewer others if all take longer: said only where they do take that long."""
+    """Why messages wait for fewer others if all take longer; stated only where delays are that long."""
     delays = [means.mean("latency_mean_ns", "Timestamp", data, n) / MS for n in means.judged]
     if not delays or min(delays) < means.rounds_ms:
         return ""
@@ -433,7 +433,7 @@ def _why_many(means: MeanFigures) -> str:
 
 
 def _why_fragments(means: MeanFigures, sizes: Sequence[int]) -> str:
-    """That packets of Timestamp become more fragments at these sizes, if they do."""
+    """A note that packets of Timestamp need more fragments at these sizes, if they do."""
 
     def per_packet(name: str, data: int, n: int) -> float:
         return means.mean("fragments", name, data, n) / means.mean("packets", name, data, n)

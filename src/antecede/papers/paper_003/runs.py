@@ -2,8 +2,8 @@
 
 A real-time subgroup of a gateway and a local process, and a remote process. In every window the gateway
 forwards one message a of the remote process and the local process sends one message b, each at any time in
-[0, λ]; then nothing happens until both are delivered. a and b are ordered if the packet in which the gateway
-forwards b names a. The remote process has no delay, so a is forwarded when it is sent.
+[0, λ]; then nothing happens until both are delivered. Messages a and b are ordered if the packet in which the
+gateway forwards b names a. The remote process has no delay, so a is forwarded when it is sent.
 
 In closed form: HCG orders a before b if b is sent δl or more after a, in (1 − δl/λ)²/2 of all windows. B does
 so if a has arrived when b leaves the subgroup's order, δl after it was sent: in 1 − (1 − δl/λ)²/2.

@@ -1,10 +1,10 @@
 """Free-scale networks (paper 000): phones behind super peers, servers in a mesh, dependencies as bits.
 
-An external peer exchanges messages with everybody in the external group and names immediate dependencies as
+An external peer exchanges messages with all members of the external group and names immediate dependencies as
 pairs, as `mbcp` does. A super peer is also in the external group, and relays for the internal peers behind
-it, which talk to nobody else. It numbers every message that passes, whatever its origin, so an internal
-peer names dependencies as bits in one sequence of numbers. The super peer translates between the two: a
-table maps its own number of an external message to the sender's number.
+it, which communicate only with it. It numbers every message that passes, whatever its origin, so an internal
+peer names dependencies as bits in one sequence of numbers. The super peer translates between the two: a table
+maps its own number of an external message to the sender's number.
 
 An internal peer delivers a message once the same sender's previous message and all named numbers are
 delivered. An external peer delivers a message once its pairs and bits are delivered, and the sender's
@@ -22,11 +22,10 @@ docs/protocols/freescale.md lists our corrections of the paper, each with the co
 
 Links need not be FIFO. Control information: inside, the bits between the first and the last immediate
 dependency, at most as many as messages were in flight, and O(1) numbers; outside, a pair for each external
-peer named and a bitmap for each super peer named. Memory: inside, a window of bits; outside, a count
-for each external peer and a window for each super peer; a super peer also has its table, as long as the
-slowest internal peer is behind. A
-delivery costs the entries that its message names. An internal message takes one packet up, one down for
-each internal peer, and one for each other member of the external group.
+peer named and a bitmap for each super peer named. Memory: inside, a window of bits; outside, a count for each
+external peer and a window for each super peer; a super peer also has its table, whose length is the lag of
+the slowest internal peer. A delivery costs the entries that its message names. An internal message takes one
+packet up, one down for each internal peer, and one for each other member of the external group.
 """
 
 from antecede.protocols.freescale.layout import FreescaleLayout

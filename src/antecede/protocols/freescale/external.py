@@ -27,7 +27,7 @@ class ExternalInbox(msgspec.Struct):
     delivered_counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How many messages of each external peer are delivered."""
     delivered_numbers: dict[int, BitWindow] = msgspec.field(default_factory=dict)
-    """Which numbers of each super peer are delivered, or never sent."""
+    """The numbers of each super peer that are delivered, or never sent."""
     holdback: HoldBackQueue[ExternalNumber, tuple[int, ExternalPacket]] = msgspec.field(
         default_factory=HoldBackQueue
     )
@@ -41,13 +41,13 @@ class ExternalInbox(msgspec.Struct):
     def is_delivered(self, entry: ExternalNumber) -> bool:
         peer, number = entry
         if peer == self.me:
-            return True  # its own, or of its internal peers: sent, so delivered
+            return True  # Its own messages, or those of its internal peers: sent, so delivered.
         if peer < self.super_peers:
             return peer in self.delivered_numbers and number in self.delivered_numbers[peer]
         return self.delivered_counts.get(peer, 0) >= number
 
     def accept(self, sender: int, packet: Packet, sent: int) -> None:
-        """Hold a message; `sent` is how many this member has sent or numbered itself."""
+        """Hold a message; `sent` is the number of messages this member has sent or numbered itself."""
         if not isinstance(packet, ExternalPacket):
             raise RemoteError(f"a packet of type {type(packet).__name__} from another site")
         causes = self._validate(sender, packet, sent)
@@ -135,7 +135,7 @@ def dependencies(packet: ExternalPacket) -> Iterator[ExternalNumber]:
 
 
 class ExternalPeer(msgspec.Struct, tag="external"):
-    """As a member of `mbcp`, except that messages through a super peer are named by bits."""
+    """Like a member of `mbcp`, except that messages relayed by a super peer are named by bits."""
 
     inbox: ExternalInbox
     sent: int = 0
@@ -183,7 +183,7 @@ class ExternalPeer(msgspec.Struct, tag="external"):
     def drop_covered(self, packet: ExternalPacket) -> None:
         """Drop the dependencies of a delivered message: the next message depends on them through it."""
         for peer, number in packet.peers.items():
-            if self.peer_causes.get(peer) == number:  # a newer one of that peer stays
+            if self.peer_causes.get(peer) == number:  # A newer message of that peer stays.
                 del self.peer_causes[peer]
         for peer, bitmap in packet.supers.items():
             self.super_causes.get(peer, set()).difference_update(bitmap.numbers())

@@ -1,18 +1,19 @@
 """Super peers of several levels: internal groups that contain super peers (paper 000's future work).
 
-An inner super peer is an internal peer of the one above it and the super peer of those below it, with
-translations between the two sequences of numbers. To the level below, everything above arrives like messages
-from outside. To the level above, everything below is one internal peer: its messages follow each other in
-the order in which the inner super peer passes them up, even if they are concurrent, and name what is above.
-So what a message carries depends on its own level alone, and a super peer of the highest level has a row of
-bits for each other one, whatever lies below these. A message keeps its id on all levels.
+An inner super peer is an internal peer of the super peer above it and the super peer of the peers below it,
+and translates between the two sequences of numbers. To the level below, everything from above looks like
+messages from outside. To the level above, everything below looks like one internal peer: its messages follow
+each other in the order in which the inner super peer passes them up, even if they are concurrent, and name
+messages of the upper level. So the control information of a message depends on its own level alone, and a
+super peer of the highest level has a row of bits for each other one, whatever lies below them. A message
+keeps its id on all levels.
 
-Above, only the last of the messages that came from below is named, since these follow each other. Below they
-do not. So a message that names one of them when it comes down waits for everything with numbers up to that
-one: a number, not a row of bits, which would be as long as the slowest peer below is behind.
+On the upper level, only the last of the messages from below is named, since these follow each other. On the
+lower level they do not. So a message that names one of them on its way down waits for everything up to that
+number: one number, not a row of bits, which would be as long as the lag of the slowest peer below.
 
-Time for a message: the entries that it names, and O(log n) for n numbers that somebody below is not done
-with. Memory of an inner super peer: its table, and as much again.
+Time per message: the entries that it names, and O(log n) for n numbers that some peer below may still need.
+Memory of an inner super peer: its table, and as much again.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from antecede.protocols.freescale.protocol import Freescale
 from antecede.protocols.freescale.super_peer import SuperPeer
 
 NOBODY = -1
-"""Above the super peers of the highest level."""
+"""Marks the super peers of the highest level, which have none above."""
 _NEVER = 1 << 62
 
 
@@ -67,8 +68,8 @@ class HierarchyLayout(Layout, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def regular(cls, groups: int, inside: int, levels: int) -> Self:
-        """So many super peers of the highest level; each super peer has `inside` peers below it, which are
-        super peers too down to the lowest of `levels`."""
+        """This many super peers of the highest level; each super peer has `inside` peers below it, which are
+        super peers too, down to the lowest of `levels`."""
         above, last = [NOBODY] * groups, list(range(groups))
         for _ in range(levels):
             below = [each for each in last for _ in range(inside)]
@@ -79,7 +80,7 @@ class HierarchyLayout(Layout, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def random(cls, size: int, pick: Callable[[int], int]) -> Self:
         highest = 1 + pick(min(3, size))
-        reach = 1 + pick(6)  # how far up or down: chains or broad trees
+        reach = 1 + pick(6)  # How far up or down the super peers are chosen: chains or broad trees.
         above = [NOBODY] * highest + [max(0, rank - 1 - pick(reach)) for rank in range(highest, size)]
         return cls(above, ack_every=[1, 3, 32][pick(3)])
 
@@ -95,7 +96,7 @@ class HierarchyLayout(Layout, frozen=True, forbid_unknown_fields=True):
 
     @property
     def highest(self) -> int:
-        """How many super peers the highest level has."""
+        """The number of super peers of the highest level."""
         return next((rank for rank, each in enumerate(self.above) if each != NOBODY), len(self.above))
 
     def sites(self, size: int) -> list[int]:
@@ -109,7 +110,7 @@ class HierarchyLayout(Layout, frozen=True, forbid_unknown_fields=True):
         return found
 
     def below(self, rank: int) -> dict[int, int]:
-        """For everybody below a peer, the one of its internal peers through which they are reached."""
+        """For each peer below this one, the internal peer through which it is reached."""
         found: dict[int, int] = {}
         for each, above in enumerate(self.above):
             if above == rank:
@@ -126,7 +127,7 @@ class LowerPeer(InternalPeer, tag="internal"):
         default_factory=HoldBackQueue
     )
     following: list[tuple[int, int, FollowingPacket]] = msgspec.field(default_factory=list)
-    """A heap of the messages that wait for everything up to a number: that, and their own."""
+    """A heap of the messages that wait for everything up to a number: that number, and the message's own."""
 
     def accept(self, packet: DownlinkPacket) -> None:
         if isinstance(packet, FollowingPacket) and not 0 <= packet.follows < packet.number:
@@ -154,7 +155,7 @@ class LowerPeer(InternalPeer, tag="internal"):
             super().hold(heappop(self.following)[2])
 
     def waiting(self) -> list[Waiting]:
-        # Which of the earlier messages is the next to come, its number alone does not say.
+        # The number alone does not say which of the earlier messages comes next.
         return super().waiting() + [Waiting(each.message_ids()[0], None) for _, _, each in self.following]
 
 
@@ -164,7 +165,7 @@ class UpperSuperPeer(SuperPeer, tag="super"):
     application: LowerPeer
     out_of_order: dict[int, dict[int, UplinkPacket | PassedUpPacket]] = msgspec.field(default_factory=dict)
     below: dict[int, int] = msgspec.field(default_factory=dict)
-    """For everybody below it, the internal peer through which they are reached."""
+    """For each peer below, the internal peer through which it is reached."""
 
     def _inside(self, origin: int) -> int:
         return self.below.get(origin, origin)
@@ -177,19 +178,20 @@ class UpperSuperPeer(SuperPeer, tag="super"):
 
 
 class InnerSuperPeer(UpperSuperPeer, tag="inner", kw_only=True):
-    """A super peer that is behind another one. It has no external group, so its inbox stays empty."""
+    """A super peer behind another one. It has no external group, so its inbox stays empty."""
 
     up: LowerPeer
-    """To the super peer above. Its `causes` are not used: each message has its own."""
+    """Packets to the super peer above. Its `causes` are not used: each message has its own."""
     ack_every: int
     passed_up: dict[int, int] = msgspec.field(default_factory=dict)
-    """Messages passed up that have no number there yet: the number here, by their position."""
+    """Messages passed up that have no number above yet: their number here, by position."""
     own_numbers: dict[int, int] = msgspec.field(default_factory=dict)
-    """For messages from below: the number here, by the number above."""
+    """For messages from below: their number here, by their number above."""
     unfinished: list[int] = msgspec.field(default_factory=list)
-    """A heap of the numbers above that somebody below may lack or name; the first of them is."""
+    """A heap of the numbers above that some peer below may lack or name; the first of them certainly is."""
     named: set[int] = msgspec.field(default_factory=set)
-    """The numbers above that a message passed up has named. Later ones follow it, and need not."""
+    """The numbers above that a message passed up has named. Later messages follow it and need not name
+    them."""
     unreported: int = 0
 
     @property
@@ -216,7 +218,7 @@ class InnerSuperPeer(UpperSuperPeer, tag="inner", kw_only=True):
 
     def _note_number(self, packet: NumberAssignment) -> None:
         number = self.passed_up.pop(packet.seq, None)
-        if number is not None:  # else a copy
+        if number is not None:  # Otherwise it is a copy.
             self.own_numbers[packet.number] = number
             heappush(self.unfinished, packet.number)
 
@@ -237,17 +239,17 @@ class InnerSuperPeer(UpperSuperPeer, tag="inner", kw_only=True):
         yield from self._send_inside(down)
 
     def _follows(self, packet: DownlinkPacket) -> int:
-        """Up to which number here a message from above follows everything: above, a message from here stands
-        for those that were passed up before it."""
+        """The number here up to which a message from above follows everything: above, a message from here
+        stands for all messages passed up before it."""
         if isinstance(packet, FollowingPacket):
-            return self.number  # whatever it follows there has a number here
+            return self.number  # Every message that it follows there has a number here.
         numbers = (self.own_numbers.get(each, 0) for each in packet.causes.numbers())
         last = max(numbers, default=0)
         return last if last > self.cleaned_up_to else 0
 
     def _send_outside(self, down: DownlinkPacket) -> Iterator[Send]:
-        """A message from below as the next of this internal peer: it follows those passed up before, and so
-        whatever it names of them."""
+        """Send a message from below as the next one of this internal peer: it follows those passed up before,
+        and so all messages from there that it names."""
         entries = (self.table.get(number) for number in down.causes.numbers())
         causes = {entry[1] for entry in entries if entry is not None} - self.named
         done = self._never_named()
@@ -260,7 +262,7 @@ class InnerSuperPeer(UpperSuperPeer, tag="inner", kw_only=True):
         yield Send((self.above,), packet)
 
     def _never_named(self) -> int:
-        """The numbers up to this one are delivered here, and nobody below lacks them or will name them."""
+        """Numbers up to this one are delivered here, and no peer below lacks them or will name them."""
         while self.unfinished and self._is_finished(self.unfinished[0]):
             number = heappop(self.unfinished)
             self.own_numbers.pop(number, None)
@@ -269,7 +271,7 @@ class InnerSuperPeer(UpperSuperPeer, tag="inner", kw_only=True):
         return min(self.up.delivered.base, first - 1)
 
     def _is_finished(self, above: int) -> bool:
-        # Messages from below are not in the table; whoever is below may lack them all the same.
+        # Messages from below are not in the table, but other peers below may still lack them.
         own = self.own_numbers.get(above)
         return own <= self.cleaned_up_to if own is not None else (self.above, above) not in self.assigned
 
@@ -321,7 +323,7 @@ class Hierarchy(Freescale):
         return cls.inner_peer(none, application, inside, False, below=below, up=up, ack_every=ack_every)
 
     def paper_bytes_with_last(self, packet: DownlinkPacket, last: int) -> int:
-        return self.paper_bytes(packet)  # it is for external peers only
+        return self.paper_bytes(packet)  # It is for external peers only.
 
     def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
         return None

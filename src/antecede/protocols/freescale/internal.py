@@ -18,7 +18,7 @@ from antecede.protocols.freescale.packets import (
 from antecede.protocols.limits import MAX_AHEAD
 
 RARE_REPORTS = 32
-"""With as many deliveries between two reports, members that deliver fewer never send one."""
+"""The most deliveries between two reports: with more, members that deliver fewer would never send one."""
 
 
 def bytes_for(bits: int) -> int:
@@ -27,7 +27,7 @@ def bytes_for(bits: int) -> int:
 
 
 class InternalPeer(msgspec.Struct, tag="internal"):
-    """Knows its super peer and the numbers that it assigns, and nobody else."""
+    """Knows only its super peer and the numbers that the super peer assigns."""
 
     me: int
     super_peer: int
@@ -69,7 +69,7 @@ class InternalPeer(msgspec.Struct, tag="internal"):
             yield Send((self.super_peer,), InternalAck(self.sent, self.delivered.base, causes))
 
     def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
-        """Nothing but its reports, which may answer a number too."""
+        """Only its reports, which may also respond to an assigned number."""
         return None if self.ack_every < RARE_REPORTS else ()
 
     def assign_number(self, packet: NumberAssignment) -> None:

@@ -12,7 +12,7 @@ from antecede.protocols.limits import MAX_AHEAD
 
 
 def _limit_length(*bitmaps: OffsetBitmap) -> None:
-    """Refuse a bitmap that is too long before anybody expands it: numbers that far apart are an attack."""
+    """Refuse a bitmap that is too long before it is expanded: numbers that far apart are an attack."""
     if any(len(bitmap.bits) > MAX_AHEAD // 8 + 1 for bitmap in bitmaps):
         raise ValueError("a bitmap of numbers that are too far apart")
 
@@ -33,14 +33,15 @@ class UplinkPacket(NumberedPacket, frozen=True, array_like=True, tag=6):
 
     causes: OffsetBitmap
     delivered_up_to: int
-    """The sender has delivered everything up to this number. Later messages will name none of it."""
+    """The sender has delivered everything up to this number, and later messages will name nothing up to
+    it."""
 
     def __post_init__(self) -> None:
         _limit_length(self.causes)
 
     @property
     def position(self) -> int:
-        """Its place among the sender's messages."""
+        """Its position among the sender's messages."""
         return self.seq
 
 
@@ -63,7 +64,7 @@ class PassedUpPacket(UplinkPacket, frozen=True, array_like=True, tag=16):
     `delivered_up_to` are its own."""
 
     place: int
-    """Its place among all that the sender passes up."""
+    """Its position among all messages that the sender passes up."""
 
     @property
     def position(self) -> int:
@@ -74,7 +75,7 @@ class FollowingPacket(DownlinkPacket, frozen=True, array_like=True, tag=17):
     """From an inner super peer to those inside: a message from above that depends on some from below."""
 
     follows: int
-    """It comes after everything up to this number, besides `causes`."""
+    """It follows everything up to this number, in addition to `causes`."""
 
 
 class NumberAssignment(Packet, frozen=True, array_like=True, tag=8):

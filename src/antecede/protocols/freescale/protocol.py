@@ -114,8 +114,9 @@ class Freescale(Protocol):
         return 0
 
     def paper_bytes_with_last(self, packet: DownlinkPacket, last: int) -> int:
-        """The same, where the number of a sender's last message is one of the bits, if it is in the external
-        group. The paper always sends it; we leave it out where nobody can wait for it any more."""
+        """The same, with the number of a sender's last message counted as one of the bits, if it is in the
+        external group. The paper always sends this number; we leave it out where no peer can wait for it any
+        more."""
         numbers = list(packet.causes.numbers())
         if last and isinstance(self.peer, SuperPeer):
             inbox, origin = self.peer.inbox, packet.origin
@@ -127,5 +128,5 @@ class Freescale(Protocol):
         return self.peer.paper_storage()
 
     def role(self) -> str:
-        """internal, external or super."""
+        """The role: internal, external or super."""
         return str(self.peer.__struct_config__.tag)

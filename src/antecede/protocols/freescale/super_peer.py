@@ -77,7 +77,8 @@ class SuperPeer(msgspec.Struct, tag="super"):
             yield from self._forward_external(*delivered)
 
     def may_forward(self, message: MessageId) -> tuple[int, ...] | None:
-        """Until it has numbered a message: one from inside to everybody, one from outside to those inside."""
+        """Until it has numbered a message: a message from inside to all members, one from outside to the
+        internal peers."""
         origin, seq = message
         if origin == self.application.me:
             return ()
@@ -85,7 +86,7 @@ class SuperPeer(msgspec.Struct, tag="super"):
             return () if self.last_internal.get(origin, (0, 0))[0] >= seq else self.partners()
         return () if self.inbox.delivered_counts.get(origin, 0) >= seq else tuple(self.inside)
 
-    # From inside to outside
+    # From inside to outside.
 
     def _receive_internal(self, link: int, packet: UplinkPacket) -> Iterator[Send]:
         last = self.last_internal.get(link, (0, 0))[0]
@@ -102,7 +103,7 @@ class SuperPeer(msgspec.Struct, tag="super"):
             self._record_progress(link, InternalProgress(following.delivered_up_to))
 
     def _inside(self, origin: int) -> int:
-        """Which of its internal peers the messages of an origin come from, if they come from inside."""
+        """The internal peer that the messages of an origin come from, if they come from inside."""
         return origin
 
     def _validate_report(self, delivered_up_to: int, causes: OffsetBitmap) -> None:
@@ -170,7 +171,7 @@ class SuperPeer(msgspec.Struct, tag="super"):
             OffsetBitmap.from_numbers(translated),
         )
 
-    # From outside to inside
+    # From outside to inside.
 
     def _forward_external(self, sender: int, packet: ExternalPacket) -> Iterator[Send]:
         """A message from outside goes, translated, to the internal peers."""
@@ -182,7 +183,7 @@ class SuperPeer(msgspec.Struct, tag="super"):
         )
 
     def _assign_number(self, entry: ExternalNumber) -> None:
-        """The next number is that of a message from outside."""
+        """Assign the next number to a message from outside."""
         self.number += 1
         self.table[self.number] = entry
         self.assigned[entry] = self.number
@@ -191,8 +192,8 @@ class SuperPeer(msgspec.Struct, tag="super"):
         self._clean_up_occasionally()
 
     def _translate_causes(self, packet: ExternalPacket) -> set[int]:
-        """What a packet names, by numbers assigned here. Everybody inside has what is no longer in the
-        table."""
+        """The dependencies of a packet, as numbers assigned here. Every internal peer has those no longer in
+        the table."""
         me = self.inbox.me
         return {
             number if peer == me else self.assigned.get((peer, number), 0)
@@ -203,11 +204,12 @@ class SuperPeer(msgspec.Struct, tag="super"):
         previous = packet.sender_previous if sender < self.inbox.super_peers else packet.number - 1
         return self.assigned.get((sender, previous), 0)
 
-    # Cleaning up the table
+    # Cleaning up the table.
 
     def _receive_ack(self, link: int, packet: InternalAck) -> None:
         self._validate_report(packet.delivered_up_to, packet.causes)
-        # Before the message it follows it claims too much; after a later message or report it is outdated.
+        # Before the message it follows, the report claims too much; after a later message or report, it is
+        # outdated.
         is_current = self.last_internal.get(link, (0, 0))[0] == packet.after
         known = self.progress.get(link, InternalProgress()).delivered_up_to
         if is_current and packet.delivered_up_to >= known:
@@ -219,14 +221,15 @@ class SuperPeer(msgspec.Struct, tag="super"):
         self._clean_up_occasionally()
 
     def _clean_up_occasionally(self) -> None:
-        """Once in as many steps as there are internal peers, so the amortised cost of a step is O(1)."""
+        """Clean up once in as many steps as there are internal peers, so the amortised cost of a step is
+        O(1)."""
         self.steps += 1
         if self.steps > len(self.inside):
             self.steps = 0
             self._clean_up()
 
     def _clean_up(self) -> None:
-        """Drop the entries of the table that nobody inside will name again."""
+        """Drop the entries of the table that no internal peer will name again."""
         reports = [InternalProgress(self.application.delivered.base, self.application.causes)]
         reports += [self.progress.get(peer, InternalProgress()) for peer in self.inside]
         delivered_by_all = min(report.delivered_up_to for report in reports)

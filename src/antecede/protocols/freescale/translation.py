@@ -17,7 +17,8 @@ class InternalReport(msgspec.Struct):
 
 
 class TranslationTable(msgspec.Struct):
-    """An entry is dropped when every internal peer has reported that it will not name it again."""
+    """External messages by number, and the inverse. An entry is dropped when every internal peer has reported
+    that it will not name it again."""
 
     messages: dict[int, MessageId] = msgspec.field(default_factory=dict)
     """By number."""
@@ -25,14 +26,14 @@ class TranslationTable(msgspec.Struct):
     """The inverse."""
     cleaned_up_to: int = 0
     retained: list[int] = msgspec.field(default_factory=list)
-    """The entries up to there."""
+    """Up to `cleaned_up_to`, the table holds only these entries."""
 
     def add(self, number: int, message: MessageId) -> None:
         self.messages[number] = message
         self.numbers[message] = number
 
     def outwards(self, numbers: Iterable[int]) -> dict[int, int]:
-        """The last message of each stream among these."""
+        """The last message of each stream among these numbers."""
         found: dict[int, int] = {}
         for number in numbers:
             if (message := self.messages.get(number)) is not None:
@@ -40,7 +41,7 @@ class TranslationTable(msgspec.Struct):
         return found
 
     def inwards(self, causes: dict[int, int]) -> set[int]:
-        """The numbers of these messages. Every internal peer has what is no longer in the table."""
+        """The numbers of these messages. Every internal peer has those no longer in the table."""
         found = (self.numbers.get(MessageId(*cause)) for cause in causes.items())
         return {number for number in found if number is not None}
 
@@ -56,6 +57,6 @@ class TranslationTable(msgspec.Struct):
         self.cleaned_up_to = max(self.cleaned_up_to, delivered_by_all)
 
     def drop_stream(self, stream: int) -> None:
-        """A stream is forgotten: nobody names it again."""
+        """A stream is forgotten: no message names it again."""
         for number in [number for number, (origin, _) in self.messages.items() if origin == stream]:
             del self.numbers[self.messages.pop(number)]

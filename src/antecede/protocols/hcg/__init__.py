@@ -1,15 +1,15 @@
 """HCG (paper 003): subgroups on real, linear and vector clocks, joined by gateways; and the paper's baseline.
 
 Within a subgroup, messages are ordered by the clock that its members share (`clocks`). The first member of
-each subgroup is its gateway. In the order of the subgroup, a gateway numbers its members' messages and
-sends them to the other gateways. With each it sends what may precede it (`precedence`): for each subgroup,
-a number up to which all messages may. A gateway that receives a message from another forwards it once
-everything it names and its origin's previous message are forwarded: it sends it in its own subgroup as a
-message of its own, stamped with its own clock.
+each subgroup is its gateway. In the order of the subgroup, a gateway numbers its members' messages and sends
+them to the other gateways. With each it sends what may precede it (`precedence`): for each subgroup, a number
+up to which all messages may. A gateway that receives a message from another gateway forwards it once
+everything that it names and its origin's previous message have been forwarded. To forward a message, it sends
+it in its own subgroup as a message of its own, stamped with its own clock.
 
 `hcg` names m1 in m if m's stamp says that m1 may precede it: in real time, if m is later by at least the time
-that everybody waits before delivering m1; in linear time, if m is later; by vectors, if m's vector counts m1.
-`basic`, the paper's B, names everything that the gateway had by then.
+that members wait before delivering m1; in linear time, if m is later; by vectors, if m's vector counts m1.
+`basic`, the paper's B, names everything that the gateway has received by then.
 
 Why this is causal: if m1 was delivered where m was sent, m's stamp says so, so m names m1 or follows it in
 its origin's order. Hence every gateway forwards m after m1, or had numbered m1 before m could arrive.

@@ -49,7 +49,7 @@ class SubgroupClock(msgspec.Struct):
 
     @abc.abstractmethod
     def stamp(self, now: int) -> list[int]:
-        """The stamp of this member's next packet, which counts as sent."""
+        """The stamp of this member's next packet, which then counts as sent."""
 
     @abc.abstractmethod
     def enqueue(self, sender: LocalRank, packet: SubgroupPacket) -> None:
@@ -61,7 +61,7 @@ class SubgroupClock(msgspec.Struct):
 
     @abc.abstractmethod
     def held(self) -> list[tuple[SubgroupPacket, PacketNumber | None]]:
-        """The packets that are held, each with the packet it waits for, if it waits for a packet."""
+        """The held packets, each with the packet that it waits for, if it waits for one."""
 
     def validate(self, sender: LocalRank, packet: SubgroupPacket, now: int) -> None:
         """Raise a `RemoteError` if no correct member sends this."""
@@ -82,7 +82,7 @@ class SubgroupClock(msgspec.Struct):
         return None
 
     def advance_time(self, now: int) -> int | None:
-        """It is `now`; when to be woken next."""
+        """The time is `now`. Returns when to be woken next."""
         return None
 
 
@@ -94,7 +94,7 @@ class RealTimeClock(SubgroupClock, tag="rt", kw_only=True):
     queue: list[tuple[int, LocalRank, int, SubgroupPacket]] = msgspec.field(default_factory=list)
     due: list[SentPacket] = msgspec.field(default_factory=list)
     wake_at: int = 0
-    """The last time asked for. There is one timer at a time, unless an earlier one is needed."""
+    """The last time requested. There is one timer at a time, unless an earlier one is needed."""
 
     def stamp(self, now: int) -> list[int]:
         self.sent += 1
@@ -131,11 +131,12 @@ class RealTimeClock(SubgroupClock, tag="rt", kw_only=True):
 
 class LinearClock(SubgroupClock, tag="lt"):
     promised: list[int] = msgspec.field(default_factory=list)
-    """For each member: no packet still to arrive is stamped this or less. Its own entry is the clock."""
+    """For each member, a bound: no packet still to arrive from it is stamped this or less. Its own entry is
+    the clock."""
     pending: list[list[tuple[int, int]]] = msgspec.field(default_factory=list)
     """For each member a heap of (count, time): promises that hold once so many of its packets are here."""
     announced: int = 0
-    """The last of its own promises that the others were sent."""
+    """The last of its own promises that was sent to the others."""
     queue: list[tuple[int, LocalRank, int, SubgroupPacket]] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:

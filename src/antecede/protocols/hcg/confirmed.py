@@ -1,19 +1,21 @@
-"""Subgroups on real time whose promises may be broken: for links and clocks that nobody can vouch for.
+"""Subgroups on real time whose promised bounds may be broken: for links and clocks without guarantees.
 
-With `RealTimeClock` a packet that is later than promised, or stamped by a clock that is further off, is
-delivered in the wrong order. Here a message is delivered when its time has come, as there, *and* everybody
-else in the subgroup is known to have stamped all that will ever be stamped as early. A packet says so of its
-sender, since links are FIFO; a member that has sent nothing for a while *confirms* how far its clock has
-come, in one packet for everything that has arrived within a quarter of the longest delay.
+With `RealTimeClock`, a packet that arrives later than promised, or that is stamped by a clock further off
+than promised, is delivered in the wrong order. Here a message is delivered when its time has come, as there,
+*and* every other member of the subgroup is known to send no packet with an earlier stamp any more. A packet
+proves this for its sender, since links are FIFO; a member that has sent nothing for a while *confirms* how
+far its clock has advanced, in one packet for everything that has arrived within a quarter of the longest
+delay.
 
-While the promises are kept, and links are not as slow as promised each time, confirmations are there before
-the time has come. So the clocks alone determine when a message is delivered and what may precede it, and it
-costs one time. If a promise is broken, or a member is away, messages are *held* until it confirms.
+While the promises are kept, and links are faster than the promised worst case, confirmations arrive before
+the time has come. So the clocks alone determine when a message is delivered and what may precede it, and a
+message carries one time. If a promise is broken, or a member is away, messages are *held* until that member
+confirms.
 
-Why that is causal, whatever links and clocks do: members deliver in the order of stamps, and whoever has
-delivered m1 stamps all that it sends from then on later than m1 by the wait or more, by the very clock by
-which it has waited. So the promises are needed for nothing but speed, and what a gateway takes to precede a
-message, all that is older by the wait, holds even if they are broken.
+Why this is causal, whatever links and clocks do: members deliver in the order of stamps, and a member that
+has delivered m1 stamps everything it sends afterwards later than m1 by the wait or more, by the same clock by
+which it has waited. So the promises affect only speed, and the rule by which a gateway decides what precedes
+a message (everything older by the wait) holds even if they are broken.
 """
 
 from __future__ import annotations
@@ -32,20 +34,21 @@ from antecede.protocols.hcg.packets import LinearAck, LocalRank, SubgroupPacket
 from antecede.protocols.hcg.protocol import Basic, Hcg
 
 MAX_FUTURE = 3_600_000_000_000
-"""How far ahead of this member's clock, in nanoseconds, a stamp may be: more is no clock that is wrong."""
+"""How far a stamp may be ahead of this member's clock, in nanoseconds: more cannot be explained by a wrong
+clock."""
 
 
 class ConfirmedTimeClock(RealTimeClock, tag="confirmed", kw_only=True):
     """Sorts by (stamp, sender, number); next is what is due by this member's clock and confirmed by all."""
 
     pace: int
-    """How long a packet may be here before it is confirmed."""
+    """How long a received packet may remain unconfirmed."""
     confirmed: list[int] = msgspec.field(default_factory=list)
     """For each other member: no packet still to arrive from it is stamped this or less."""
     stamped: int = 0
-    """The same of this member, as it has told the others."""
+    """The same for this member, as last told to the others."""
     unconfirmed: int = 0
-    """The smallest stamp beyond that which has arrived; 0 if there is none."""
+    """The smallest stamp beyond that value that has arrived; 0 if there is none."""
     ack: LinearAck | None = None
 
     def __post_init__(self) -> None:
@@ -59,7 +62,7 @@ class ConfirmedTimeClock(RealTimeClock, tag="confirmed", kw_only=True):
         return stamp
 
     def _tell(self, time: int) -> None:
-        """The others hear that nothing more is stamped this or less."""
+        """Tell the others that this member stamps nothing more with this time or less."""
         self.stamped = time
         if 0 < self.unconfirmed <= time:
             self.unconfirmed = min((each[0] for each in self.queue if each[0] > time), default=0)
@@ -114,7 +117,8 @@ class ConfirmedTimeClock(RealTimeClock, tag="confirmed", kw_only=True):
         return min(others, default=self.now)
 
     def awaited(self, now: int) -> tuple[int, list[LocalRank]]:
-        """Since when the next message is due, and who has not confirmed it; (0, []) if none is overdue."""
+        """Since when the next message is due, and which members have not confirmed it; (0, []) if none is
+        overdue."""
         if not self.queue or self._due_at() > now:
             return 0, []
         stamp = self.queue[0][0]
@@ -123,7 +127,7 @@ class ConfirmedTimeClock(RealTimeClock, tag="confirmed", kw_only=True):
 
 
 class BoundedLayout(SubgroupLayout, frozen=True):
-    """Subgroups, each with what is promised in it."""
+    """Subgroups, each with the bounds promised in it."""
 
     bounds: tuple[tuple[int, int], ...] = ()
     """For each subgroup, the longest delay and the largest difference between two clocks, in nanoseconds.

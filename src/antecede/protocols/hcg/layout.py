@@ -19,7 +19,7 @@ class SubgroupLayout(Layout, frozen=True, forbid_unknown_fields=True):
     subgroups: list[str]
     """Such as rt:3, lt:4 or vt:2: real time, linear time or vectors, and the number of members."""
     longest_delay: int = 0
-    """Within a subgroup, in nanoseconds."""
+    """The longest delay within a subgroup, in nanoseconds."""
     skew: int = 0
     """The largest difference between two clocks, in nanoseconds."""
 

@@ -65,9 +65,10 @@ class Hcg(Protocol):
     )
     sent: int = 0
     unordered: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """At a gateway, (subgroup, number) of what it forwarded and its subgroup's order has not reached yet."""
+    """At a gateway, (subgroup, number) of messages that it forwarded and that the order of its subgroup has
+    not reached yet."""
     ready: list[SubgroupPacket] = msgspec.field(default_factory=list)
-    """At a gateway, what its application is to deliver."""
+    """At a gateway, the messages that its own application is to deliver."""
 
     @classmethod
     def group(cls, size: int) -> list[Self]:
@@ -133,7 +134,7 @@ class Hcg(Protocol):
         return Send(tuple(peer for peer in range(first, first + self.clock.size) if peer != self.me), packet)
 
     def _effects(self, now: int, sends: list[Send], message: MessageId | None = None) -> Effects:
-        """Everything that follows from the passing of time and from what has just been received."""
+        """The effects of time passing and of packets just received."""
         wake_at = self.clock.advance_time(now)
         if (ack := self.clock.pending_ack()) is not None:
             sends.append(self._to_subgroup(ack))
@@ -230,7 +231,7 @@ class Hcg(Protocol):
         return self.forwarded[source].base >= number
 
     def _forward(self, source: int, packet: GatewayPacket, now: int) -> Send:
-        """Everything that a message names is forwarded: send it in this subgroup too."""
+        """Everything that a message names has been forwarded: send it in this subgroup too."""
         forwarded = self.forwarded[source]
         before = forwarded.base
         forwarded.add(packet.number)
@@ -243,7 +244,8 @@ class Hcg(Protocol):
         return self._send_in_subgroup(packet.payload, packet.origin, packet.seq, now)
 
     def _process_in_order(self) -> list[Send]:
-        """At a gateway: what is next in the subgroup's order, for its application and the other gateways."""
+        """At a gateway: the next message in the subgroup's order, for its application and the other
+        gateways."""
         sends = []
         here = self._subgroup(self.me)
         while (following := self.clock.next_in_order()) is not None:

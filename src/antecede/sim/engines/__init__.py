@@ -45,11 +45,12 @@ Engine = Literal["auto", "reference", "event", "recurrence"]
 _COMPILED = {"recurrence": recurrence, "event": event}
 """Compiled engines, the fastest first."""
 _SHORT = {"recurrence": 300_000, "event": 1_000_000}
-"""Packets that the reference processes while compiled code is loaded, or compiled on a new machine."""
+"""Packets that the reference processes in the time of loading compiled code, or of compiling it on a new
+machine."""
 _TINY = 20_000
-"""Packets of a run that is not worth a compiled engine even if its code is loaded already."""
+"""Packets of a run that is not worth a compiled engine even if its code is already loaded."""
 _HOPS = 20
-"""Packets that a delivery takes where they are routed."""
+"""Packets per delivery where packets are routed."""
 
 
 class Choice(NamedTuple):
@@ -58,7 +59,7 @@ class Choice(NamedTuple):
     engine: Engine
     reason: str
     requested: bool
-    """The user asked for this engine, so another one must not stand in for it."""
+    """The user requested this engine, so another one must not replace it."""
 
 
 class Result(NamedTuple):
@@ -145,9 +146,10 @@ def parse_engine(text: str) -> Engine:
 
 
 def precompile(scenarios: Sequence[Scenario], observed: bool = False) -> list[bool]:
-    """Compile what scenarios need, so that the processes that run them do not all do so; which are `long`.
+    """Compile what scenarios need before worker processes do so in parallel. Returns which of them are
+    `long`.
 
-    Compiled code is loaded once for all runs of a kind, so it is worth it for many short ones too.
+    Compiled code is loaded once for all runs of a kind, so it is worthwhile for many short runs too.
     """
     packets: dict[tuple[str, type], float] = {}
     for scenario in scenarios:
@@ -178,7 +180,7 @@ def precompile(scenarios: Sequence[Scenario], observed: bool = False) -> list[bo
 
 
 def _packets(scenario: Scenario) -> float:
-    """About how many packets a run sends."""
+    """The approximate number of packets that a run sends."""
     hops = _HOPS if isinstance(scenario.network, RoutedModel) else compiled.packets_per_delivery(scenario)
     packets = scenario.expected_messages() * scenario.peers * hops
     if scenario.is_changing:

@@ -1,4 +1,4 @@
-"""Kernels of compiled engines: finding the one that a protocol declares, and what none of them can run."""
+"""Kernels of compiled engines: finds the kernel that a protocol declares, and what no kernel can run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antecede.sim.network import GraphModel, parse_delay, reach
 from antecede.sim.scenario import Scenario
 
 _MAX_REACH = 1 << 42
-"""Nanoseconds, about an hour: for longer delays the calendars of kernels would be too coarse."""
+"""In nanoseconds, about an hour: for longer delays the calendars of kernels would be too coarse."""
 
 
 def has_kernel(scenario: Scenario, engine: str) -> bool:

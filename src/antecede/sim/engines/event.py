@@ -14,7 +14,7 @@ from antecede.sim.scenario import Scenario
 
 def supports(scenario: Scenario, observed: bool) -> Unsupported | None:
     """Why the engine cannot run a scenario; None if it can."""
-    del observed  # it shows every event
+    del observed  # It shows every event.
     return compiled.supports(scenario, "event")
 
 

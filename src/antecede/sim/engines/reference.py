@@ -29,10 +29,10 @@ def run(
     sample_times: Sequence[int] | None = None,
     drive: Drive | None = None,
 ) -> Metrics:
-    """Run a scenario. What code of the user's own raises becomes a `ProtocolError` that says where.
+    """Run a scenario. Exceptions in user-defined code become a `ProtocolError` with their location.
 
-    `probes` measure beside the scenario's own; all sample at `sample_times`, if given.
-    `drive`, if given, moves the world on, to its end.
+    `probes` measure in addition to the scenario's own; all sample at `sample_times`, if given. `drive`, if
+    given, advances the world to its end.
     """
     try:
         return _run(scenario, observers, progress, probes, sample_times, drive)

@@ -1,5 +1,5 @@
-"""Compiled twins of the simulator, for size.
+"""Compiled twins of the simulator, for large runs.
 
-Each is equal, event for event, to the world driving protocol objects (`sim/world.py`), which defines what is
-true; `tests/sim/test_engines.py` compares them on random scenarios. They need the `sim` extra (numba).
+Each produces the same events as the world driving protocol objects (`sim/world.py`), which is the reference;
+`tests/sim/test_engines.py` compares them on random scenarios. They need the `sim` extra (numba).
 """

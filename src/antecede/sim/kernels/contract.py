@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from antecede.sim.world import Observer
 
 Progress = Callable[[float], None]
-"""Called now and then with the share of a run that is done."""
+"""Called at intervals with the completed share of a run."""
 
 SENT, RECEIVED, DELIVERED = range(3)
 """Kinds of event rows."""
@@ -36,7 +36,7 @@ class Unsupported:
 
 
 class CapacityExceeded(Exception):  # noqa: N818
-    """More is in flight than a kernel has arrays for. The run has to be started over elsewhere."""
+    """More is in flight than a kernel has arrays for. The run has to be restarted on another engine."""
 
 
 class Kernel(Protocol):
@@ -60,9 +60,9 @@ class RowObserver(Protocol):
 class ObserverFeed:
     """Shows observers every event of a run exactly once, even if the run is started over.
 
-    All engines and all attempts produce the same events in the same order. So an attempt that follows a
-    failed one (`start_over`) is shown from the first event that the observers have not seen. To the reference
-    engine the feed is itself an `Observer`; kernels pass it rows.
+    All engines and all attempts produce the same events in the same order. So after `start_over`, observers
+    are shown an attempt only from the first event that they have not seen. To the reference engine the feed
+    is itself an `Observer`; kernels pass it rows.
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
@@ -92,7 +92,7 @@ class ObserverFeed:
             message = MessageId(origin, seq)
             for event_observer in self._by_event:
                 if kind == SENT:
-                    # What a message costs on paper is in the metrics; no observer uses it.
+                    # What a message costs as the paper counts is in the metrics; no observer uses it.
                     event_observer.send(process, message, time, control, 0, None)
                 elif kind == RECEIVED:
                     event_observer.receive(process, link, message, time)

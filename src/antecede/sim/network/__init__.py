@@ -2,8 +2,8 @@
 
 `DirectNetwork` links every pair of peers, with independent delays and faults. `RelayedNetwork`,
 `RoutedNetwork` and `QueuedNodes` are the networks of papers 000, 002 and 004; scenarios describe them by
-`RelayedModel`, `RoutedModel` and `NodesModel`. `GraphModel` is a routed network whose graph is in a file.
-A network of one's own is a subclass of `Network`, which scenarios name as `module:Class`.
+`RelayedModel`, `RoutedModel` and `NodesModel`. `GraphModel` is a routed network whose graph is in a file. A
+user-defined network is a subclass of `Network`, which scenarios name as `module:Class`.
 """
 
 from antecede.sim.network.base import Arrival, Network, UserNetwork, checked_figures

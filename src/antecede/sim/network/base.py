@@ -1,4 +1,4 @@
-"""The interface of network models, and a user's own."""
+"""The interface of network models, also for user-defined ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Network(abc.ABC):
     def carry(
         self, messages: Sequence[MessageId], source: int, to: Sequence[int], size: int, now: int
     ) -> list[Arrival]:
-        """The same for a packet with these messages: where they decide how long it takes."""
+        """The same for a packet with these messages, for models in which the messages affect the delay."""
         return self.transmit(source, to, size, now)
 
     def forward(self, transit: object, now: int) -> list[Arrival]:
@@ -50,7 +50,7 @@ class Network(abc.ABC):
 
 
 class UserNetwork(Network):
-    """A network of the user's own, whose arrivals are checked, and numbered in the order of its replies."""
+    """A user-defined network; its arrivals are validated, and numbered in the order of its replies."""
 
     def __init__(self, text: str, size: int, seed: int) -> None:
         self._text = text
@@ -92,7 +92,7 @@ class UserNetwork(Network):
 
 
 def checked_figures(who: str, figures: Any) -> dict[str, float]:
-    """What a user's own network or probe has measured: numbers by name."""
+    """The validated figures of a user-defined network or probe: numbers by name."""
     if not isinstance(figures, dict) or not all(isinstance(name, str) for name in figures):
         raise ProtocolError(f"{who}: figures() must return a dict of numbers by name, not {figures!r}")
     try:

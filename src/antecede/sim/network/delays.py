@@ -1,6 +1,6 @@
 """Delay distributions, each a pure function of 64 random bits.
 
-A user's own is a subclass of `Delay`, which scenarios name as `module:Class`.
+A user-defined distribution is a subclass of `Delay`, which scenarios name as `module:Class`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Normal(Delay):
 
     @property
     def longest(self) -> int:
-        return self.mean + 9 * self.deviation  # 53 random bits do not reach further out
+        return self.mean + 9 * self.deviation  # 53 random bits do not reach further out.
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Quantiles(Delay):
 
 @dataclass(frozen=True)
 class _HeavyTailed(Delay):
-    """Unbounded, or clipped: what would be longer than `limit` takes just that long."""
+    """An unbounded distribution, or a clipped one: delays longer than `limit` take exactly that long."""
 
     limit: int | None = field(default=None, kw_only=True)
 
@@ -171,7 +171,7 @@ class Pareto(_HeavyTailed):
 
 
 class UserDelay(Delay):
-    """A user's own distribution, whose values are checked."""
+    """A user-defined distribution, whose values are validated."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -270,7 +270,7 @@ def _parse_pareto(text: str, arguments: str) -> Pareto:
 
 
 def _parse_heavy_tailed(text: str, arguments: str, example: str) -> tuple[int, int, int | None]:
-    """A duration, a number from 0.01 to 100 in millionths, and the longest delay if it is named."""
+    """A duration, a number from 0.01 to 100 in millionths, and the longest delay if it is given."""
     scale, *others = arguments.split(",")
     try:
         number = float(others[0])

@@ -2,8 +2,8 @@
 
 A node has one FIFO queue for all it sends. A packet to several peers is copied for each, and each copy takes
 one transmission time; a packet larger than the MTU takes one for each fragment. The paper does not say
-whether what a node receives is processed by the same server, packet by packet or message by message, nor what
-has a propagation time of its own; both can be chosen.
+whether received packets are processed by the same server, packet by packet or message by message, nor which
+unit has a propagation time of its own; both can be chosen.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class NodesModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="n
     header: int = 20
     mtu: int = 1500
     queue: Queue = "sends"
-    """What waits in a node's queue: what it sends; or also what it has received and is to process, each
-    packet, or each message of a packet, for the same time."""
+    """What waits in a node's queue: outgoing packets; or also received ones to be processed, each packet, or
+    each message of a packet, for the same time."""
     drawn: Drawn = "copy"
     """What has a propagation time of its own: each copy of a packet, each message on all of its ways (a
     packet then takes that of its first message), or each link, in both directions and for the whole run."""

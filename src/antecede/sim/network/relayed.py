@@ -27,7 +27,7 @@ class RelayedNetwork(Network):
     def transmit(self, source: int, to: Sequence[int], size: int, now: int) -> list[Arrival]:
         relayed = [peer for peer in to if source < self._behind or peer < self._behind]
         arrivals = self._first.transmit(source, [peer for peer in to if peer not in set(relayed)], size, now)
-        # No peer sends to itself, so that link is free to stand for the one to the relay.
+        # No peer sends to itself, so that link can stand for the one to the relay.
         (at_relay,) = self._first.transmit(source, (source,), size, now)
         return arrivals + self._second.transmit(source, relayed, size, at_relay.time)
 

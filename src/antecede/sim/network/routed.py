@@ -54,7 +54,7 @@ _Fragment = tuple[Branch, int, bool]
 
 
 class RoutedNetwork(Network):
-    """See the module. Counts are of the whole run so far."""
+    """A routed network, as described in the module. Counts cover the whole run so far."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class RoutedNetwork(Network):
         self._trees: dict[tuple[int, tuple[int, ...]], tuple[Branch, ...]] = {}
         self._numbers = 0
         self.fragments = 0
-        """One for each fragment and destination, whatever the path."""
+        """Fragments sent, counted once for each destination, whatever the path."""
         self.sent_bytes = 0
         """The bytes of those, headers included."""
         self.hops = 0
-        """One for each fragment and link that it crosses."""
+        """Transmissions, one for each fragment and link that it crosses."""
         self.longest_queue = 0
         self.longest_queue_at = 0
-        """The node at whose link that was."""
+        """The node whose link this was."""
         self.time_on_links = 0
         """From joining a link's queue to leaving its near end, summed over fragments."""
 

@@ -17,20 +17,20 @@ _EXAMPLE = "--map process=host,index=idx,message=msg,kind.send=SEND"
 
 
 class ColumnMap(msgspec.Struct, frozen=True):
-    """Their names for our columns, and their words for kinds of events."""
+    """The user's column names by ours, and our kinds of events by the user's words."""
 
     columns: dict[str, str]
-    """Their name by ours; empty to ignore a column of theirs that has our name."""
+    """The user's column by ours; empty to ignore a column that happens to have our name."""
     kinds: dict[str, str]
-    """Our kind by their word; `skip` for rows to leave out."""
+    """Our kind by the user's word; `skip` for rows to leave out."""
     first_seq: int = 1
     """The sequence number of a sender's first message: 0 or 1."""
     time_unit: str | None = None
-    """What numbers in the column of times count, by its name in `times.UNITS`."""
+    """The unit of numbers in the time column, by its name in `times.UNITS`."""
     encoding: str | None = None
-    """Of CSV; None: UTF-8, or what the byte-order mark says."""
+    """The encoding of CSV; None: UTF-8, or the one that the byte-order mark indicates."""
     run_per_file: bool = False
-    """Whether each file is a run, as --run-per-file says."""
+    """Whether each file is a run, as set by --run-per-file."""
 
 
 _DEPENDENCY_COLUMNS = ("node", "process", "seq", "parents")
@@ -57,7 +57,7 @@ def parse_dependency_map(texts: Sequence[str]) -> dict[str, str]:
             ours = ", ".join(_DEPENDENCY_COLUMNS)
             raise InputError(f"--map: '{pair}' is no column of a table of dependencies; there are {ours}")
         if names.setdefault(name, theirs) != theirs:
-            raise InputError(f"--map: {name} is there twice")
+            raise InputError(f"--map: {name} is named twice")
     return names
 
 
@@ -115,7 +115,7 @@ def parse_column_map(texts: Sequence[str], run_per_file: bool = False) -> Column
         elif name not in COLUMNS:
             raise _no_such_column(name, theirs)
         elif name in columns:
-            raise InputError(f"--map: {name} is there twice")
+            raise InputError(f"--map: {name} is named twice")
         else:
             columns[name] = theirs
     if columns.get(MESSAGE) and (columns.get("origin") or columns.get("seq")):

@@ -1,4 +1,4 @@
-"""Writes dependency tables: what depends on what, without who delivered it when.
+"""Writes dependency tables: the dependencies of messages, without deliveries.
 
 A folder holds `dependencies.parquet` (`node`, `process`, `seq`, `parents`; parents before their children)
 and `dependencies.json`, which describes its source and its bad rows. Bad rows are counted, with examples; a
@@ -37,15 +37,15 @@ _BATCH_ROWS = 65_536
 
 
 class NodeCollector(Protocol):
-    """What takes the nodes of a graph as a reader finds them."""
+    """Collects the nodes of a graph as a reader finds them."""
 
     def add(
         self, node: str, process: str, seq: int, parents: Iterable[str], where: str, text: str | None = None
     ) -> None:
-        """Take a node, which is at `where` in the source, where it is `text`. Its parents may come later."""
+        """Add a node found at `where` in the source, with its `text` there. Its parents may come later."""
 
     def bad(self, what: str, example: str) -> None:
-        """Count something that cannot be taken as it is."""
+        """Count an item that cannot be used as it is."""
 
 
 class DependencyTableInfo(msgspec.Struct, frozen=True):
@@ -56,15 +56,15 @@ class DependencyTableInfo(msgspec.Struct, frozen=True):
     rows: int
     processes: int
     parents: int
-    """How many in all."""
+    """The number of parents in all."""
     parents_of_others: int
-    """How many of them belong to another process than their child: in a log of events, messages."""
+    """The number of parents that belong to another process than their child: in a log of events, messages."""
     parents_mean: float
     parents_most: int
     bad_rows: int
     bad: list[BadRowKind]
     runs: int = 1
-    """How many the source held, if it says so itself: a log of ShiViz with delimiters."""
+    """The number of runs in the source, if the format delimits them, as a ShiViz log with delimiters does."""
     schema_version: int = VERSION
 
 
@@ -92,7 +92,7 @@ class DependencyWriter:
             self.bad(f"rows without a {'process' if node else 'node'}, left out", where)
             return
         if node in self._place:
-            self.bad("nodes that are there already, left out", f"{where}: {node}")
+            self.bad("nodes that repeat a name, left out", f"{where}: {node}")
             return
         if not -(2**63) <= seq < 2**63:
             self.bad("rows whose seq is too large, left out", f"{where}: {str(seq)[:30]}")
@@ -151,7 +151,7 @@ class DependencyWriter:
         return about
 
     def _resolve_parents(self, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The parents of all rows by their places, and where each row's end."""
+        """The parents of all rows as positions, and where each row's end."""
         named = np.frombuffer(self._named, np.int64) if self._named else np.empty(0, np.int64)
         ends = np.frombuffer(self._named_end, np.int64)
         place = np.array([self._place.get(name, -1) for name in self._names], np.int64)
@@ -207,7 +207,7 @@ def _prepare_folder(folder: Path) -> None:
         what = "holds a trace" if (folder / META).exists() else "has something else in it"
         raise InputError(f"{folder} {what}; a dependency table goes into a folder of its own")
     read_table_info(folder)
-    # dependencies.json is replaced atomically: as long as it is there, the folder is known to be ours.
+    # dependencies.json is replaced atomically: as long as it exists, the folder is known to be ours.
     (folder / DEPENDENCIES).unlink(missing_ok=True)
 
 

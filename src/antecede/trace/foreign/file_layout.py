@@ -1,4 +1,4 @@
-"""What the place of a file says about its rows: its run, and the values of Hive partitions.
+"""What the path of a file says about its rows: their run, and the values of Hive partitions.
 
 Programs split one log into many files: one for each host, for each day, for each task that wrote it. So all
 files at one path are one run by default; only a column or the user says otherwise.
@@ -15,7 +15,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def default_run(path: Path, file: Path, run_per_file: bool) -> str:
-    """The run of a file's rows where no column names it: what the user named, or the file within it."""
+    """The run of a file's rows if no column names it: the path that the user named, or the file within it."""
     if path == file:
         return table_stem(file)
     if run_per_file:

@@ -60,7 +60,7 @@ def read_editing(path: Path, into: NodeCollector, max_bytes: int | None = None) 
 
 _COMMIT_FORMAT = "%P%n%aN <%aE>"
 _END = "%x00"
-# Whatever the repository's configuration says, nothing is run, fetched or changed.
+# Whatever the repository's configuration says, nothing is executed, fetched or changed.
 _GIT_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
@@ -79,7 +79,7 @@ def read_git(path: Path, into: NodeCollector, messages: bool = False) -> None:
     if not path.is_dir():
         raise InputError(f"{path} is not a folder; name a repository")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    # The folder itself is the repository, not one that it happens to lie in.
+    # The folder itself must be the repository, not a folder inside one.
     environment |= _GIT_ENVIRONMENT | {"GIT_CEILING_DIRECTORIES": str(path.resolve().parent)}
     words = ["git", "-C", str(path), "-c", "core.fsmonitor=false", "rev-list", "--topo-order", "--reverse"]
     words += [
@@ -130,7 +130,7 @@ def _cut_off(git: list[str], environment: dict[str, str]) -> set[str]:
             capture_output=True, stdin=subprocess.DEVNULL, env=environment, check=False,
         )  # fmt: skip
         return set(Path(os.fsdecode(asked.stdout.rstrip(b"\n"))).read_text(encoding="ascii").split())
-    except (OSError, ValueError):  # there is no such file, or no git: reading the commits says so
+    except (OSError, ValueError):  # There is no such file, or no git: reading the commits reports it.
         return set()
 
 

@@ -35,14 +35,14 @@ from antecede.trace.schema import FIELDS, KINDS, REQUIRED
 from antecede.trace.validate import convert_value, first_line, is_text, refuse_duplicate_columns, unknown_kind
 
 _TYPES = {name: kind for name, (kind, _) in FIELDS.items()} | {"time": pa.string()}
-"""Ours; times are text here, whatever they are, until `TimeColumn` reads them."""
+"""Our types; times are text here, whatever they are in the file, until `TimeColumn` reads them."""
 _DEFAULTED = ("run", "group", "index", "time")
 _IMPLICIT = (*REQUIRED, "destinations")
-"""Columns that are read without --map; others may have our names by accident."""
+"""Columns that are read without --map; other columns may have our names by coincidence."""
 _DEFAULT_GROUP = "all"
 _JSON_SAMPLE_ROWS = 1000
 _ROW = "row of the file"
-"""A column with each row's number in its file, until the row has been checked."""
+"""A column with each row's number in its file, removed once the row has been checked."""
 _LINE = "line of the file"
 """The same for CSV, in lines as an editor counts them; otherwise null."""
 _WRONG_VALUE = "rows with a value of the wrong kind, left out"
@@ -88,16 +88,16 @@ def read_mapped_rows(
 
 
 def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] = ()) -> dict[str, str]:
-    """Which of our columns a table has, in itself or as `partitions`, and what it calls them."""
+    """Which of our columns a table has, of its own or as `partitions`, and their names there."""
     present = _column_names(file, mapping.encoding)
     if not present:
         raise empty_file(file)
-    # A partition's value holds for the whole file; Spark too prefers it to a column of the same name.
+    # A partition's value applies to the whole file; like Spark, we prefer it to a column of the same name.
     present = [name for name in present if name not in partitions] + [*partitions]
     columns = {}
     for name in COLUMNS:
         theirs = mapping.columns.get(name, name if name in _IMPLICIT else "")
-        # A row of JSON need not have a field that others have.
+        # A row of JSON may lack a field that others have.
         may_lack = name not in REQUIRED and name != MESSAGE and table_suffix(file) not in (".parquet", ".csv")
         if theirs and (theirs in present or may_lack):
             refuse_duplicate_columns([each for each in present if each == theirs], file)
@@ -126,7 +126,8 @@ def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] 
 
 
 def _no_index(unused: list[str], files: int) -> str:
-    """That the order of a process's events is that of the rows, which the writer of a file may not mean."""
+    """A note that the order of a process's events is taken from the rows, which the writer of a file may not
+    intend."""
     where = "" if files == 1 else ", file after file by name"
     others = f"; columns that are not used: {brief(', '.join(unused))}" if unused else ""
     return (
@@ -143,11 +144,11 @@ def _column_names(file: Path, encoding: str | None) -> list[str]:
         header: list[str] = []
         next(csv_rows(file, header.extend, lambda *_: None, CsvFormat(encoding)), None)
         return header
-    # A field that one row lacks may be in others.
+    # A field that one row lacks may occur in others.
     rows = islice(json_rows(file, on_unreadable=lambda *_: None), _JSON_SAMPLE_ROWS)
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     if not names:
-        next(json_rows(file), None)  # raises what is wrong with the first row
+        next(json_rows(file), None)  # Raises the fault of the first row.
     return names
 
 
@@ -160,7 +161,7 @@ def _default(name: str, rows: pa.Table, run: str, earlier_rows: int) -> Any:
 
 
 def _with_constant(rows: pa.Table, name: str, value: str | None, file: Path, theirs: str) -> pa.Table:
-    """The rows with a column that has one value, which a partition's folder names."""
+    """The rows with an added column of one value, taken from the name of a partition's folder."""
     try:
         converted = convert_value(value, _TYPES[name], _label(name, theirs))
     except ValueError as error:
@@ -169,7 +170,7 @@ def _with_constant(rows: pa.Table, name: str, value: str | None, file: Path, the
 
 
 def _map_kinds(rows: pa.Table, mapping: ColumnMap, file: Path) -> pa.Table:
-    """The rows with our words for kinds, without those to skip."""
+    """The rows with our words for kinds, without the rows to skip."""
     column = rows.column("kind").combine_chunks().dictionary_encode()
     words = column.dictionary.to_pylist()
     kinds = [mapping.kinds.get(word, word) for word in words]
@@ -198,7 +199,7 @@ def _leave_out_incomplete(rows: pa.Table, file: Path, columns: dict[str, str], b
 
 
 def _places(rows: pa.Table) -> Iterator[str]:
-    """Where each row is in its file, in words."""
+    """The location of each row in its file, in words."""
     lines = rows.column(_LINE) if _LINE in rows.column_names else [None] * rows.num_rows
     for number, line in zip(rows.column(_ROW), lines, strict=True):
         yield _place(number.as_py(), None if line is None else line.as_py())
@@ -307,7 +308,8 @@ def _convert_columns(
 
 
 def _convert_one_by_one(column: pa.ChunkedArray, ours: str, theirs: str, wrong: dict[int, str]) -> pa.Array:
-    """A column of which some values cannot be converted; `wrong` gets their places and the reasons."""
+    """A column some of whose values cannot be converted; their positions and the reasons are added to
+    `wrong`."""
     values: list[Any] = []
     for place, value in enumerate(column.to_pylist()):
         value = int(value) if isinstance(value, float) and value.is_integer() else value
@@ -320,7 +322,7 @@ def _convert_one_by_one(column: pa.ChunkedArray, ours: str, theirs: str, wrong: 
 
 
 def _cast(column: pa.ChunkedArray, ours: str, theirs: str, file: Path) -> pa.ChunkedArray:
-    """A column in our type, where that loses nothing."""
+    """A column in our type, if the conversion loses nothing."""
     expected = _TYPES[ours]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

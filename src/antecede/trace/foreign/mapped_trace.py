@@ -35,7 +35,7 @@ def mapped_trace(
 
 
 def _has_other_times(path: str) -> bool:
-    """Whether a trace under our own names has times that are no whole numbers, such as timestamps."""
+    """Whether a trace under our own names has times that are not integers, such as timestamps."""
     from pathlib import Path
 
     import pyarrow as pa
@@ -48,7 +48,7 @@ def _has_other_times(path: str) -> bool:
     try:
         first = next((file for file in trace_files(Path(path)) if file.suffix == ".parquet"), None)
         columns = open_any_parquet(first).schema_arrow if first is not None else pa.schema([])
-    except InputError:  # whoever reads the trace says what is wrong with it
+    except InputError:  # The reader of the trace reports what is wrong with it.
         return False
     if columns.names.count("time") != 1 or not {*REQUIRED} <= {*columns.names}:
         return False

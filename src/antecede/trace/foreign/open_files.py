@@ -1,9 +1,9 @@
 """Opens files of other programs: plain or compressed, as bytes or as text, up to a size.
 
-What decompresses a file is chosen by its first bytes, whatever it is called: gzip, zstd or bzip2. A
-compressed file may be a thousandth of what it decompresses to. So it is decompressed as it is read, and
-refused once it has become larger than a file of its size becomes in practice, or than the user allows. Memory
-is that of a buffer (with zstd that of a window, 128 MiB at most), and for `read_whole` that of the limit.
+The compression of a file is recognised by its first bytes, whatever its name: gzip, zstd or bzip2. A
+compressed file may expand a thousandfold. So it is decompressed as it is read, and refused once its content
+exceeds the ratios that occur in practice, or the user's limit. Memory is that of a buffer (with zstd that of
+a window, 128 MiB at most), and for `read_whole` that of the limit.
 
 The file exporter of OpenTelemetry's collector compresses message by message, each after its length. Such a
 file is read as what the exporter would have written without compression: JSON lines, or protobuf messages
@@ -27,23 +27,24 @@ import pyarrow as pa
 from antecede.errors import InputError
 
 MAX_BYTES = 2 << 30
-"""Of a file, after decompression, unless the user says otherwise."""
+"""The most bytes of a file after decompression, unless the user sets another limit."""
 _MAX_RATIO = 100
-"""Of decompressed to compressed bytes; logs have 10 to 50, the formats allow a thousand and more."""
+"""The largest ratio of decompressed to compressed bytes; logs have 10 to 50, the formats allow a thousand and
+more."""
 _ANY_RATIO_BYTES = 16 << 20
-"""So much may come of any file, however small."""
+"""Every file may expand to this many bytes, however small it is."""
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 _MESSAGES = "zstd, message by message"
 _LENGTH_BYTES = 4
 _MAX_MESSAGE = 1 << 28
-"""Bytes of a message, before and after decompression."""
+"""The most bytes of a message, before and after decompression."""
 _ARCHIVES = {
     b"PK\x03\x04": "a zip archive",
     b"\xfd7zXZ\x00": "compressed with xz",
     b"\x04\x22\x4d\x18": "compressed with lz4",
 }
-_BYTE_ORDER_MARKS = (  # the longer one of two that begin alike comes first
+_BYTE_ORDER_MARKS = (  # The longer one of two with the same beginning comes first.
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -107,7 +108,8 @@ class _CollectorMessages(io.RawIOBase):
 
 
 def compression(head: bytes) -> str | None:
-    """How a file that begins like this is compressed; None if it is not, an error if it is unreadable."""
+    """The compression of a file that begins like this; None if it is not compressed, an error if it is
+    unreadable."""
     for magic, what in _ARCHIVES.items():
         if head.startswith(magic):
             raise InputError(f"it is {what}; unpack it first (gzip, zstd and bzip2 are read as they are)")
@@ -117,7 +119,7 @@ def compression(head: bytes) -> str | None:
 
 
 def streaming_limit(path: Path) -> int:
-    """How many bytes may come of a file that is not held in memory."""
+    """The most bytes that a file that is not held in memory may expand to."""
     return max(_ANY_RATIO_BYTES, _MAX_RATIO * path.stat().st_size) if path.is_file() else 0
 
 

@@ -2,9 +2,9 @@
 
 An event is the n-th of its host, where n is the host's own entry in the clock. Its parents are the host's
 previous event, and the events of other hosts whose entries the clock has gained since. An event that another
-of these already covers is no parent: what is left are the sends of messages. Where a host's lines are not in
-the order of its clock, the clock is believed, as in ShiViz: threads that log at the same time swap lines.
-These are counted.
+of these already covers is not a parent; what remains are the sends of messages. Where a host's lines
+contradict its clock, the clock decides, as in ShiViz, because threads that log at the same time swap lines.
+Such lines are counted.
 
 A log may hold several executions. As in ShiViz, a regular expression separates them, whose group `trace` is
 the label of the one that follows; without it, lines such as `=== name ===`, as in ShiViz's own examples. The
@@ -51,9 +51,10 @@ _clock = msgspec.json.Decoder(dict[str, int])
 
 
 _MAX_PATTERN = 4_096
-"""Characters: the compiler recurses, and how deep it may go depends on the interpreter."""
+"""The most characters of a regular expression: the compiler recurses, and the possible depth depends on the
+interpreter."""
 _DEADLINE_SECONDS = 20.0
-"""For the search for one event; a regular expression that backtracks may search for ever."""
+"""Seconds for the search for one event; a regular expression that backtracks may search for ever."""
 
 
 class _LoggedEvent(NamedTuple):
@@ -62,12 +63,12 @@ class _LoggedEvent(NamedTuple):
     clock: dict[str, int]
     begin: int
     end: int
-    """Where its text begins and ends in that of the execution."""
+    """Where the event's text begins and ends in that of the execution."""
 
 
 class _Execution(NamedTuple):
-    """The text of one execution, the number of its first line, what its hosts' names begin with, and what
-    ends lines in the file."""
+    """The text of one execution, the number of its first line, the prefix of its hosts' names, and the line
+    end used in the file."""
 
     text: str
     line: int
@@ -166,7 +167,7 @@ def read_shiviz(
         if between != "^$" and delimiter is None:
             separator = compile_expression(between, f"{path}, line 2,")
             found = next(find_with_deadline(separator, text[begin:], option=f"{path}, line 2,"), None)
-            # A delimiter that separates nothing is rather the first line of the log.
+            # A delimiter that separates nothing is more likely the first line of the log.
             delimiter, begin = (between, begin) if found else (None, header.start("delimiter"))
     chosen_delimiter = DELIMITER if delimiter is None else delimiter
     executions = list(_executions(text, begin, chosen_delimiter, path, line_end))
@@ -216,10 +217,8 @@ def _executions(text: str, begin: int, delimiter: str, path: Path, line_end: str
 
 
 def _best_pattern(executions: list[_Execution], path: Path, own: str) -> re.Pattern[str]:
-    """The form with most events in the first executions, each by itself: what separates them is no event.
-
-    `own` is the one that the file itself names.
-    """
+    """The format that matches the most events in the first executions, each taken by itself, since separators
+    are not events. `own` is the format that the file itself declares."""
     heads, size = [], 0
     for execution in executions:
         heads.append(execution.text[: _end_of_lines(execution.text, _SAMPLE_CHARACTERS, 2)])
@@ -303,7 +302,7 @@ def _count_unmatched(text: str, line: int, into: NodeCollector) -> None:
 
 
 def _shown(text: str) -> str:
-    """Text of a file for a name or a message, whatever is in it."""
+    """Text of a file in a form safe for names and messages."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
@@ -316,7 +315,7 @@ def _add_events(events: list[_LoggedEvent], execution: _Execution, into: NodeCol
         mine = hosts.setdefault(each.host, {})
         if own in mine:
             where = f"line {each.line}: {each.host} {own}, as in line {mine[own].line}"
-            into.bad("events whose clock was there already, left out", where)
+            into.bad("events that repeat a clock, left out", where)
             continue
         if own < last.get(each.host, 0):
             where = f"line {each.line}: {each.host} {own} after {last[each.host]}"

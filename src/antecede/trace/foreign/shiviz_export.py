@@ -16,7 +16,7 @@ from antecede.trace.schema import shown_message
 from antecede.trace.writer import write_whole
 
 REGEX = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
-"""What to type into ShiViz."""
+"""The regular expression to enter in ShiViz."""
 
 
 class ShivizExport(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def _hosts(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _entries(rows: list[dict[str, Any]], hosts: dict[str, str], trace: Path) -> Iterator[str]:
-    """The log's entries in a possible order: a delivery waits for its send."""
+    """The log's entries in a valid order: a delivery waits for its send."""
     own: dict[str, list[dict[str, Any]]] = {name: [] for name in hosts}
     for row in sorted(rows, key=lambda row: row["index"]):
         own[row["process"]].append(row)

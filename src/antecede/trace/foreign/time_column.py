@@ -1,7 +1,7 @@
 """Reads the column of times of another program's table; a row whose time cannot be read keeps its place.
 
-Such a row gets the time of the row before it in its file, because a picture or a count over time needs some
-value, and is counted. Cost: one pass over the column; text is parsed value by value.
+Such a row is counted, and gets the time of the row before it in its file, because diagrams and counts over
+time need a value. Cost: one pass over the column; text is parsed value by value.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TimeColumn:
         zone = column.type.tz if pa.types.is_timestamp(column.type) else None
         try:
             return column.cast(pa.timestamp("ns", zone)).cast(pa.int64())
-        except pa.ArrowInvalid:  # some are beyond the years that nanoseconds count
+        except pa.ArrowInvalid:  # Some times are outside the years that nanoseconds can represent.
             unit = pa.timestamp("s", zone)
             seconds = pc.cast(column, unit, safe=False).cast(pa.int64())
             limit = (1 << 63) // UNITS["s"] - 1
@@ -71,7 +71,7 @@ class TimeColumn:
             return kept.cast(pa.timestamp("ns", zone)).cast(pa.int64())
 
     def _from_floats(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Seconds; or whole numbers, which become floating-point numbers where a column has nulls."""
+        """Decimals as seconds; or integers, which become floating-point numbers where a column has nulls."""
         finite = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         whole = pc.all(pc.equal(finite, pc.floor(finite))).as_py()
         unit = self._unit or ("ns" if whole else "s")
@@ -93,7 +93,7 @@ class TimeColumn:
         self._bad.add_all(_WHAT, examples, times.null_count, str(self._file), left_out=False)
 
     def _filled(self, times: pa.ChunkedArray, index: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The times without gaps: the last one before each, or else the first after it."""
+        """The times without gaps: each gap has the previous time, or else the first one after it."""
         if times.null_count:
             times = pc.fill_null_forward(times)
             if self._last is not None:
@@ -107,7 +107,7 @@ class TimeColumn:
 def _why(scalar: pa.Scalar) -> str:
     try:
         value = scalar.as_py()
-    except (ValueError, OverflowError):  # Python's own times have four digits for the year
+    except (ValueError, OverflowError):  # Python's own times have four digits for the year.
         return "it is beyond the years that nanoseconds count"
     return "it is empty" if value in (None, "") else f"'{brief(str(value))}' is not a time"
 
@@ -118,5 +118,5 @@ def text_of_time(value: Any) -> str | None:
         return None
     try:
         return value if isinstance(value, str) else repr(value)
-    except ValueError:  # Python does not write out numbers of thousands of digits
+    except ValueError:  # Python does not print numbers of thousands of digits.
         return "a huge number"

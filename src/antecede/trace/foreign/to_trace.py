@@ -77,7 +77,7 @@ class _Sends:
             self._nobody = f"?{self._nobody}"
 
     def find(self, rows: pa.Table) -> np.ndarray:
-        """The place of the send of each row's message; -1 if there is none."""
+        """The position of the send of each row's message; -1 if there is none."""
         runs, messages = _dictionary(rows.column("run")), _dictionary(_keys(rows))
         width = max(len(messages.dictionary), 1)
         codes = runs.indices.to_numpy().astype(np.int64) * width + messages.indices.to_numpy()
@@ -109,7 +109,7 @@ def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _numbers_by_process(runs: pa.ChunkedArray, processes: pa.ChunkedArray) -> np.ndarray:
-    """The place of each row among its process's, from 1; rows are sorted by run and process."""
+    """The position of each row among its process's rows, from 1; rows are sorted by run and process."""
     new = np.ones(len(runs), np.bool_)
     run, process = (_dictionary(column).indices.to_numpy() for column in (runs, processes))
     new[1:] = (run[1:] != run[:-1]) | (process[1:] != process[:-1])
@@ -127,6 +127,6 @@ def _with_own_deliveries(rows: pa.Table, place: np.ndarray) -> pa.Table:
 
 
 def _counted_from_zero(rows: pa.Table) -> pa.ChunkedArray:
-    """The messages as their log calls them: origin:seq, where the first seq is 0."""
+    """The messages under the names in their log: origin:seq, where the first seq is 0."""
     seq = pc.subtract(rows.column("seq"), 1).cast(pa.string())
     return pc.binary_join_element_wise(rows.column("origin"), seq, ":")

@@ -15,7 +15,7 @@ from antecede.transactions.formats import awdit, cobra, dbcop, dbcop_json, jepse
 from antecede.transactions.history import History
 
 HEAD_BYTES = 4096
-"""So many bytes are enough to recognise a format."""
+"""Bytes that are enough to recognise a format."""
 
 
 class _Format(NamedTuple):
@@ -34,7 +34,7 @@ _READERS = [
 PRESETS = ("plume", "dbcop", "cobra", "awdit", "jepsen")
 """The names by which a user chooses a format."""
 _HISTORIES = ("history.bincode", "history.edn", "history.json")
-"""What the whole history is called in a folder of dbcop, and in one in which Jepsen stores a test."""
+"""The file with the whole history in a folder of dbcop, and in one in which Jepsen stores a test."""
 
 
 def recognise(head: bytes) -> str | None:
@@ -52,7 +52,7 @@ def recognise_path(path: Path) -> str | None:
 
 
 def history_files(path: Path) -> list[Path]:
-    """The files of a history: itself, or what dbcop, Jepsen and cobra put into a folder."""
+    """The files of a history: the file itself, or the files that dbcop, Jepsen or cobra write to a folder."""
     if path.is_file():
         return [path]
     if not path.is_dir():
@@ -88,5 +88,5 @@ def read_history(path: str | Path, preset: str | None = None, max_bytes: int | N
 
 
 def _whole(path: Path, files: list[Path]) -> Path:
-    """What a reader takes: the one file of dbcop or Jepsen, the folder of cobra."""
+    """The input that a reader takes: the single file of dbcop or Jepsen, the folder of cobra."""
     return files[0] if files[0].name in _HISTORIES else path

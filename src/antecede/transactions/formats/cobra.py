@@ -53,7 +53,7 @@ class _Rows:
     def __init__(self) -> None:
         self.columns = {name: array("q") for name in ("session", "transaction", "write", "key", "value")}
         self.status: list[tuple[int, int]] = []
-        """After so many rows, the transaction that they belong to ended in this way."""
+        """After this many rows, the transaction that they belong to ended with this status."""
 
     def add(self, **cells: int) -> None:
         for name, cell in cells.items():
@@ -116,5 +116,5 @@ def _read_log(file: Path, session: int, rows: _Rows, max_bytes: int | None) -> N
                 rows.end(Status.COMMITTED if kind == b"C" else Status.ABORTED)
                 current = None
             place += 1 + 8 * words
-    if current is not None:  # the log ends within a transaction
+    if current is not None:  # The log ends within a transaction.
         rows.end(Status.UNKNOWN)

@@ -35,7 +35,7 @@ def recognise(head: bytes) -> str | None:
 
 
 class _Cursor:
-    """A place in a file that is read from its beginning to its end."""
+    """A position in a file that is read sequentially."""
 
     def __init__(self, data: bytes, path: Path) -> None:
         self._data, self._path, self._place = data, path, 0
@@ -52,7 +52,7 @@ class _Cursor:
         return int.from_bytes(self._data[begin : begin + 8], "little")
 
     def length(self, what: str, smallest: int) -> int:
-        """A number of things that follow, each of at least `smallest` bytes."""
+        """A count of items that follow, each of at least `smallest` bytes."""
         count = self.word(what)
         if count > (len(self._data) - self._place) // smallest:
             place = self._place - 8
@@ -111,7 +111,7 @@ def _history(events: Any, owners: Any, path: Path) -> History:
     succeeded = events["success"] == 1
     failed_alone: Bools = ~succeeded & (success == 1)
     status = np.where(succeeded & (success == 1), Status.COMMITTED, Status.ABORTED).astype(np.int8)
-    # The failed writes of a transaction that committed are one of their own, with the negative number.
+    # The failed writes of a committed transaction form a transaction of their own, with the negative number.
     transaction = np.where(failed_alone, -number, number)
     kept = succeeded | (events["write"] == 1)
     columns = (

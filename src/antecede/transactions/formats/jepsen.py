@@ -105,7 +105,7 @@ def _add(builder: HistoryBuilder, numbered: tuple[int, dict[str, Any]], status: 
         raise InputError(
             f"{path}, operation {number}: {operation.get('f')} of {shown!r} is not a read or write: {error}"
         ) from error
-    # What did not end well has read nothing that counts.
+    # An operation that did not end in ok has no valid reads.
     known = [each for each in parts if each.write or status is Status.COMMITTED]
     builder.add(operation["process"], f"operation {number}", known, status)
 

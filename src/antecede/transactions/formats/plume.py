@@ -24,7 +24,7 @@ NAME = "plume"
 _LINE = re.compile(rb"\s*[rw]\(\d{1,18},\d{1,18},\d{1,18},(?:\d{1,18}|-1)\)\s*(?:\r?\n|$)")
 _BLOCK = 8 << 20
 _SHORTEST = 11
-"""Bytes of the shortest line, so that a block's rows can be counted from above."""
+"""Bytes of the shortest line, to bound the number of rows in a block."""
 
 
 def recognise(head: bytes) -> str | None:

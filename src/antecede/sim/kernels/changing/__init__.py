@@ -4,4 +4,4 @@ ENGINES = ("event",)
 
 
 def packets_per_delivery(_peers: int) -> int:
-    return 1  # reports come on top
+    return 1  # Reports are counted in addition.

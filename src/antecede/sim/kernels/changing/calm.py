@@ -1,8 +1,8 @@
 """A group whose view does not change, compiled: messages, reports, stability and failure detection.
 
 The twin of `ChangingGroupWorld` and `ChangingMember` for as long as nobody joins, leaves or is removed, no
-message is lacking and no suspicion begins. Compiled code looks at an event before it takes it, and leaves
-whatever may be more than that to the reference.
+message is lacking and no suspicion begins. Compiled code inspects an event before processing it, and leaves
+any event that may lead to more to the reference.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _KIND = (1 << KIND_BITS) - 1
 
 @njit_hot
 def advance(state: Any, rules: Any, stop: Any, changes_left: Any, budget: Any) -> Any:
-    """Process up to `budget` events before the time `stop`; why there are no more."""
+    """Process up to `budget` events before the time `stop`. Returns why it stopped."""
     scalars, members = state.scalars, state.members
     for _ in range(budget):
         has_arrival, has_alarm = scalars[ARRIVALS] > 0, scalars[ALARMS] > 0
@@ -189,12 +189,12 @@ def plan_send(state: Any, rules: Any, me: Any) -> Any:
 
 @njit_inline
 def arrival_needs_reference(state: Any, rules: Any, me: Any, link: Any, item: Any) -> Any:
-    """Whether a packet is more than the next message, a copy of one, or a report."""
+    """Whether a packet is anything but the next message, a copy of one, or a report."""
     kind, which = item & _KIND, item >> KIND_BITS
     if kind == OTHER or me < 0 or link < 0:
         return True
     if rules.by_cluster and state.pairs[SUSPECTED_AT, me, link] >= 0:
-        return True  # routes change
+        return True  # Routes change.
     if kind != MESSAGE:
         return False
     origin = state.messages[which, ORIGIN]

@@ -1,9 +1,9 @@
 """The event kernel of groups that change: it alternates between compiled code and the reference.
 
-Most of a run, nobody joins, leaves or is removed: members send messages and reports. That is compiled
-(`calm`). For whatever else happens the group is handed to the reference (`handover`), which drives the very
-members of `membership/`, until the group is calm again. So there is one implementation of changes, and the
-twin is one of what lies between them.
+For most of a run, no member joins, leaves or is removed: members send messages and reports. This part is
+compiled (`calm`). For all other events, the group is handed to the reference (`handover`), which drives the
+actual members of `membership/` until the group is calm again. So there is one implementation of changes, and
+the twin covers only the time between them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from antecede.units import SECOND
 
 CAPACITIES = Capacities()
 _MAX_PEERS = 500
-"""Each of them remembers the last intervals between reports of each."""
+"""The most members: each remembers the last intervals between reports of every other."""
 _ROWS = 1 << 18
 _EVENTS_PER_CALL = 1_000_000
 _WORTH_IT = 20
-"""Events for each member that a calm has to have, or else the next one is looked for later."""
+"""Events per member that a calm period must have; otherwise the next one is looked for later."""
 _LONGEST_WAIT = 4096
 
 
@@ -56,7 +56,7 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
 
 
 class Alternation:
-    """A run, by turns on the reference and compiled."""
+    """A run that alternates between the reference and compiled code."""
 
     def __init__(self, scenario: Scenario, observers: ObserverFeed, progress: Progress | None) -> None:
         self._scenario, self._observers, self._progress = scenario, observers, progress
@@ -67,7 +67,7 @@ class Alternation:
         self._world = world
         self._rules = _rules(scenario)
         self.calm_events = 0
-        """How many events were processed by compiled code."""
+        """The number of events processed by compiled code."""
 
     def run(self) -> Metrics:
         world = self._world
@@ -89,7 +89,7 @@ class Alternation:
         )
 
     def _is_ending(self) -> bool:
-        """Whether the last events are left, of which only the reference knows whether they are."""
+        """Whether only the last events remain; the reference alone can tell whether they do."""
         return self._world.now >= self._rules.until and not self._world._changes_left and self._has_blocked
 
     _has_blocked = False
@@ -99,7 +99,7 @@ class Alternation:
         return take_over(self._world, self._meter, self._scenario.payload, rows, CAPACITIES)
 
     def _run_calm(self, group: CalmGroup) -> int:
-        """Run compiled code as long as possible; how many events it has processed."""
+        """Run compiled code as long as possible. Returns the number of events processed."""
         state, rules = group.state, self._rules
         while True:
             left = self._world._changes_left

@@ -1,7 +1,7 @@
 """A group that the calm kernel has taken over, handed back to the reference.
 
-What is handed back is exactly what the reference would have: the order of dictionaries too where members send
-in that order.
+The state handed back is exactly the reference's, including the order of dictionaries where members send in
+that order.
 """
 
 from __future__ import annotations

@@ -137,7 +137,8 @@ def broadcast(state: Any, rules: Any, me: Any) -> Any:
 
 @njit_inner
 def forward(state: Any, rules: Any, me: Any, link: Any, below: Any, item: Any, control: Any) -> Any:
-    """Send a message along routes: not back, and in `vcube` to the clusters below this one."""
+    """Send a message along routes: not back to where it came from, and in `vcube` only to the clusters below
+    this one."""
     for route in range(state.members[me, ROUTES_BEGIN], state.members[me, ROUTES_END]):
         to = state.routes[route, 0]
         if to != link and state.routes[route, 1] < below:
@@ -174,7 +175,8 @@ def retain(state: Any, me: Any, origin: Any, item: Any) -> Any:
 
 @njit_inner
 def accept(state: Any, me: Any, entry: Any, origin: Any, seq: Any) -> Any:
-    """The twin of `Flat._accept`: a message waits for the last of what it lacks; True if that is nothing."""
+    """The twin of `Flat._accept`: a message waits for the last of its missing causes; True if there is
+    none."""
     pairs, scalars = state.pairs, state.scalars
     message, row = state.messages[state.entries[entry, ITEM]], state.entries[entry]
     row[UNMET_BEGIN] = scalars[UNMET_USED]
@@ -201,7 +203,7 @@ def add_unmet(state: Any, me: Any, peer: Any, count: Any) -> Any:
 
 @njit_inner
 def wait_for_last(state: Any, me: Any, entry: Any) -> Any:
-    """The twin of `HoldBackQueue.hold_unmet`, for a message that lacks something."""
+    """The twin of `HoldBackQueue.hold_unmet`, for a message with missing causes."""
     pairs, entries = state.pairs, state.entries
     peer, seq = state.unmet[entries[entry, UNMET_END] - 1]
     entries[entry, AWAITS_SEQ], entries[entry, WAITING_AFTER] = seq, -1
@@ -223,7 +225,7 @@ def wait_for_last(state: Any, me: Any, entry: Any) -> Any:
 
 @njit_inner
 def deliver_all(state: Any, rules: Any, me: Any, entry: Any) -> Any:
-    """Deliver a message, and what waited for it, in the order in which it becomes ready."""
+    """Deliver a message and the messages that waited for it, in the order in which they become ready."""
     state.ready[0] = entry
     taken, ready = 0, 1
     while taken < ready:
@@ -233,7 +235,7 @@ def deliver_all(state: Any, rules: Any, me: Any, entry: Any) -> Any:
 
 @njit_inner
 def deliver(state: Any, rules: Any, me: Any, entry: Any, ready: Any) -> Any:
-    """The twin of `ChangingMember._deliver_in_order`; how many messages are ready then."""
+    """The twin of `ChangingMember._deliver_in_order`. Returns how many messages are ready then."""
     pairs, scalars, now = state.pairs, state.scalars, state.scalars[NOW]
     row, message = state.entries[entry], state.messages[state.entries[entry, ITEM]]
     origin, seq = message[ORIGIN], message[SEQ]
@@ -266,7 +268,7 @@ def deliver(state: Any, rules: Any, me: Any, entry: Any, ready: Any) -> Any:
 
 @njit_inner
 def release(state: Any, me: Any, origin: Any, seq: Any, ready: Any) -> Any:
-    """The twin of `HoldBackQueue.release`; how many messages are ready then."""
+    """The twin of `HoldBackQueue.release`. Returns how many messages are ready then."""
     pairs, entries = state.pairs, state.entries
     entry, before = pairs[WAITING_FIRST, me, origin], np.int64(-1)
     first, last = np.int64(-1), np.int64(-1)

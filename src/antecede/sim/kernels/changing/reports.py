@@ -1,4 +1,5 @@
-"""Reports in the calm kernel: what is stable, and whether something is lacking or somebody silent."""
+"""Reports in the calm kernel: which messages are stable, and whether a message is missing or a member
+silent."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ from antecede.sim.kernels.runtime.msgpack_sizes import head_bytes, int_bytes
 
 @njit_inner
 def report(state: Any, rules: Any, me: Any) -> Any:
-    """The twin of `ChangingMember.report`, and of what the detector does then."""
+    """The twin of `ChangingMember.report`, and of the detector's part in it."""
     scalars, pairs, size, now = state.scalars, state.pairs, state.pairs.shape[1], state.scalars[NOW]
     which = scalars[REPORTS_USED]
     scalars[REPORTS_USED] += 1
@@ -79,7 +80,8 @@ def report(state: Any, rules: Any, me: Any) -> Any:
 
 @njit_inner
 def find_stable(state: Any, me: Any) -> Any:
-    """The twin of `ReportingMember._find_stable`. Whoever did not have a message is asked first again."""
+    """The twin of `ReportingMember._find_stable`. Members that lacked a message are checked first the next
+    time."""
     pairs, size, entries = state.pairs, state.pairs.shape[1], state.entries
     for stream in range(size):
         entry = pairs[ENTRY_FIRST, me, stream]
@@ -120,7 +122,7 @@ def known_count(state: Any, me: Any, other: Any, stream: Any) -> Any:
 
 @njit_inner
 def apply_pending(state: Any, me: Any, member: Any) -> Any:
-    """The twin of `StreamProgress.apply`: more of a member is delivered."""
+    """The twin of `StreamProgress.apply`: more messages of a member are delivered."""
     pairs = state.pairs
     wait, found = pairs[PENDING_FIRST, me, member], False
     while wait >= 0 and pairs[DELIVERED, me, member] >= state.reports[state.pending[wait, 0], member]:
@@ -134,7 +136,7 @@ def apply_pending(state: Any, me: Any, member: Any) -> Any:
 
 @njit_inner
 def report_needs_reference(state: Any, rules: Any, me: Any, now: Any, changes_left: Any) -> Any:
-    """Whether a report may be the last, or comes with more: something lacking, or somebody suspected."""
+    """Whether a report may be the last one, or has consequences: a missing message, or a suspected member."""
     pairs, size = state.pairs, state.pairs.shape[1]
     if now >= rules.until and not changes_left:
         if now >= rules.settled_by:
@@ -154,7 +156,7 @@ def report_needs_reference(state: Any, rules: Any, me: Any, now: Any, changes_le
 
 @njit_inline
 def is_lacking(state: Any, me: Any, stream: Any, last: Any) -> Any:
-    """Whether somebody has delivered more of a stream than is here."""
+    """Whether another member has delivered more of a stream than is here."""
     for other in range(state.pairs.shape[1]):
         row = state.pairs[REPORTED, me, other]
         if row >= 0 and state.reports[row, stream] > last:
@@ -164,14 +166,14 @@ def is_lacking(state: Any, me: Any, stream: Any, last: Any) -> Any:
 
 @njit_inline
 def begins_anew(state: Any, rules: Any, me: Any, now: Any) -> Any:
-    """Whether a detector begins anew, because its member stood still."""
+    """Whether a detector restarts because its member paused."""
     checked = state.members[me, CHECKED]
     return checked >= 0 and now - checked > 2 * rules.interval
 
 
 @njit_inner
 def detector_needs_reference(state: Any, rules: Any, me: Any, now: Any) -> Any:
-    """Whether somebody is to be suspected or removed."""
+    """Whether a member is to be suspected or removed."""
     pairs, size = state.pairs, state.pairs.shape[1]
     if not begins_anew(state, rules, me, now):
         for other in range(size):
@@ -184,7 +186,7 @@ def detector_needs_reference(state: Any, rules: Any, me: Any, now: Any) -> Any:
         return False
     for other in range(me):
         if pairs[SUSPECTED_AT, me, other] < 0:
-            return False  # somebody else removes
+            return False  # Another member removes it.
     for other in range(size):
         since = pairs[SUSPECTED_AT, me, other]
         if since >= 0 and now - since >= rules.remove:

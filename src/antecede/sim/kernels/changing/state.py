@@ -1,8 +1,8 @@
 """What the calm kernel keeps: a group of members with one view, their messages and reports, in arrays.
 
-Members have *places* in the order of their streams. Nothing is ever freed but retained messages: when an
-array is full, the group is handed back to the reference and taken over anew, which leaves out what nobody
-needs any more.
+Members have *places* in the order of their streams. Only retained messages are ever freed: when an array is
+full, the group is handed back to the reference and taken over anew, which leaves out what is no longer
+needed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MESSAGE, REPORT, OTHER, KIND_BITS = 0, 1, 2, 2
 SEND_ALARM, REPORT_ALARM = range(2)
 
 ADDRESS_BITS, NUMBER_BITS = 20, 23
-"""Of a process, and of a packet's number on its link, in what orders arrivals of one instant."""
+"""Bits of a process, and of a packet's number on its link, in the key that orders arrivals of one instant."""
 
-# Places in `CalmState.scalars`.
+# Indices in `CalmState.scalars`.
 (
     NOW, ARRIVALS, ALARMS, MESSAGES_LEFT, ROWS, EVENTS, IS_FULL,
     MESSAGES_USED, CAUSES_USED, UNMET_USED, REPORTS_USED, PENDING_USED, ENTRIES_USED, FREE_ENTRY, STAMPS,
@@ -42,10 +42,10 @@ ADDRESS_BITS, NUMBER_BITS = 20, 23
     HEARD_AT, REPORTED_AT, SUSPECTED_AT, INTERVALS,
     ENTRY_FIRST, ENTRY_LAST, ENTRY_NEXT, WAITING_FIRST, WAITING_LAST, DUTY_STAMP, STABLE, PAIR_TABLES,
 ) = range(25)  # fmt: skip
-"""`NAMED` is what the next message names; `KNOWN` and `REPORTED` are rows of reports, of the last one that
-has taken effect and of the last one; `ENTRY_NEXT` is the first message that is not delivered; `DUTY_STAMP` is
-when a member began to have duties for a stream, in order; `STABLE` is how much everybody has delivered, and
--1 while that is not known."""
+"""`NAMED` is what the next message names; `KNOWN` and `REPORTED` are rows of reports: of the last one that
+has taken effect, and of the last one; `ENTRY_NEXT` is the first message that is not delivered; `DUTY_STAMP`
+is when a member began to have duties for a stream, as an order; `STABLE` is how far all members have
+delivered, and -1 while that is not known."""
 
 # Columns of members.
 (
@@ -61,7 +61,7 @@ ORIGIN, SEQ, CAUSES_BEGIN, CAUSES_END, SENT_AT, SIZE, MESSAGE_COLUMNS = range(7)
     ITEM, ARRIVAL_NUMBER, PLACE, TIME, DUTY, AFTER,
     WAITING_AFTER, UNMET_BEGIN, UNMET_END, AWAITS_SEQ, STAMP, ENTRY_COLUMNS,
 ) = range(12)  # fmt: skip
-"""`STAMP` is when somebody began to wait for what the entry waits for, in order."""
+"""`STAMP` orders entries by when a member began to wait for what the entry waits for."""
 
 QUARTER_MESSAGES, QUARTER_CONTROL, QUARTER_LINK_BYTES, QUARTER_COLUMNS = range(4)
 
@@ -76,19 +76,19 @@ class CalmRules(NamedTuple):
     delay: tuple[int, int, int, int]
     until: int
     settled_by: int
-    """Until when members report, at most."""
+    """The latest time until which members report."""
     interval: int
     """Of reports."""
     detects: bool
     remove: int
-    """After how long a suspected member is removed; -1 if never."""
+    """The time after which a suspected member is removed; -1 if never."""
     relays: bool
-    """Members forward messages along their routes."""
+    """Whether members forward messages along their routes."""
     has_causes: bool
     drops_causes: bool
-    """A delivered message takes the place of its causes, as in `mbcp`."""
+    """Whether a delivered message replaces its causes, as in `mbcp`."""
     by_cluster: bool
-    """Routes are those of `vcube`: a member serves clusters below that of the link."""
+    """Whether routes are those of `vcube`: a member serves clusters below that of the link."""
     paper_base: int
     paper_cause: int
 
@@ -99,7 +99,7 @@ class CalmState(NamedTuple):
     scalars: np.ndarray
     pairs: np.ndarray
     members: np.ndarray
-    """Those of the view, then processes that are down for good and whose sends have no effect."""
+    """The members of the view, then processes that are down for good and whose sends have no effect."""
     place_at: np.ndarray
     """By address; -1 if the process takes no part."""
     arrivals: np.ndarray
@@ -110,13 +110,13 @@ class CalmState(NamedTuple):
     reports: np.ndarray
     """What the sender of each report had delivered of each stream; -1 where it named no count."""
     pending: np.ndarray
-    """Reports that have not taken effect, each with the next."""
+    """Reports that have not taken effect, linked in lists."""
     entries: np.ndarray
     ready: np.ndarray
     intervals: np.ndarray
     """The last intervals between reports, for each pair."""
     routes: np.ndarray
-    """To whom messages are forwarded, each with its cluster."""
+    """The destinations to which messages are forwarded, each with its cluster."""
     cuts: np.ndarray
     """Partitions: begin and end."""
     sides: np.ndarray
@@ -126,7 +126,7 @@ class CalmState(NamedTuple):
 
 
 class Capacities(NamedTuple):
-    """How much there is room for before the group is handed back. Memory is used once it is touched."""
+    """The room in each array before the group is handed back. Memory is used only once it is touched."""
 
     messages: int = 1 << 20
     causes: int = 1 << 22

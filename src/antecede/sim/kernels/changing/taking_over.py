@@ -1,8 +1,8 @@
-"""A group of the reference, taken over by the calm kernel while nothing changes.
+"""Transfers a group from the reference to the calm kernel while nothing changes.
 
-A group is *calm* if all members that are not down for good have the same view and know it, every message
-that somebody may lack is the application's, and nothing else is on its way. What a world has planned besides
-that says how long the calm may last.
+A group is *calm* if all members that are not down for good have the same view and know it, every message that
+a member may lack is an application message, and nothing else is in flight. Other planned events of the world
+limit how long the calm may last.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from antecede.sim.workload import NEVER
 from antecede.sim.world import ARRIVAL, REPORT, SEND, Event
 
 _SHORTEST = 10_000_000
-"""Nanoseconds: a calm that cannot last longer is left to the reference."""
+"""In nanoseconds: a calm period that cannot last longer is left to the reference."""
 
 
 class NotCalmError(Exception):
-    """Something goes on that only the reference can do."""
+    """Something is in progress that only the reference can process."""
 
 
 def _require(condition: bool) -> None:
@@ -55,7 +55,7 @@ class TakenGroup:
         self._payload = PLAIN + bytes(payload)
         self._find_members()
         for member in self._live:
-            self._require_calm(member)  # before anything is taken: most groups that are not calm end here
+            self._require_calm(member)  # Checked first: most groups that are not calm fail here.
         self._message_at: dict[MessageId, int] = {}
         self._message_of: dict[bytes, int] = {}
         self._report_of: dict[int, int] = {}
@@ -68,7 +68,7 @@ class TakenGroup:
         self._taken_messages = int(self.state.scalars[at.MESSAGES_USED])
 
     def _find_members(self) -> None:
-        """Who takes part, and until when the calm may last."""
+        """The members that take part, and how long the calm may last."""
         world = self._world
         gone = {address for address, until in world.down_until.items() if until >= NEVER}
         members = [each for each in world.members if each.me not in gone]
@@ -104,7 +104,7 @@ class TakenGroup:
         return peer in gone or (is_between_members and self._is_ordinary(packet))
 
     def _is_ordinary(self, packet: Packet) -> bool:
-        """Whether a packet is one message of the application, or a report of a group that does not change."""
+        """Whether a packet is a single application message, or a report of a group that does not change."""
         if type(packet) is ProgressReport:
             says_more = packet.closed or packet.done or packet.admissions or packet.has_left
             return not says_more and packet.delivered.keys() == self._rank.keys()
@@ -178,7 +178,7 @@ class TakenGroup:
         return row
 
     def _take_data(self, data: bytes) -> int:
-        """The message in a packet as it is retained."""
+        """The message of a packet, in the form in which it is retained."""
         which = self._message_of.get(data)
         if which is None:
             packet = self._kind.decode(data)
@@ -333,7 +333,7 @@ class TakenGroup:
             row[at.WAITING_AFTER] = -1
             if seq > delivered:
                 message = MessageId(self._processes[origin], seq)
-                _require(message in arrived)  # or else it came with a snapshot
+                _require(message in arrived)  # Otherwise it came with a snapshot.
                 row[at.TIME] = arrived[message]
             entry += 1
         scalars[at.ENTRIES_USED] = entry
@@ -342,7 +342,7 @@ class TakenGroup:
         pairs[at.ENTRY_NEXT, me, origin] = begin + delivered + 1 - first if last > delivered else -1
 
     def take_held(self) -> None:
-        """What waits in hold-back queues, in order; once everything else is taken over."""
+        """Transfer the hold-back queues, in order, once everything else is transferred."""
         state = self.state
         for member in self._live:
             me, order = self._rank[member.stream], member.order
@@ -417,7 +417,7 @@ class TakenGroup:
 
 
 def _named(order: Any) -> dict[Stream, int]:
-    """What the next message names."""
+    """The dependencies that the next message names."""
     found: dict[Stream, int] = order.causes if hasattr(order, "causes") else order.changed
     return found
 

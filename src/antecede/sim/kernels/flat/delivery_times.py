@@ -38,7 +38,7 @@ LATENCY, LATEST, HELD, HOLD, END, SAMPLES, NAMED_AT_SAMPLES, OLDEST, TRANSPOSED 
 
 
 class RecurrenceState(NamedTuple):
-    """All in arrays, so that a run can stop between any two messages and go on."""
+    """All state is in arrays, so that a run can stop between any two messages and continue."""
 
     delivery: np.ndarray
     """How long after it was sent each message in flight is delivered to each peer. Message i is in row i
@@ -133,9 +133,9 @@ def advance(
     begin: Any, end: Any, protocol: Any, payload: Any, schedule: Any, state: Any,
     delay: Any, behind: Any, samples: Any, sampled: Any,
 ) -> Any:  # fmt: skip
-    """Send the messages from `begin` to before `end`, and take the `samples` from the `sampled`-th on that
-    come before. Returns how many messages and samples are done: fewer than asked for if rows ran out, -1 if a
-    delivery took longer than `delivery` is wide."""
+    """Send the messages from `begin` to before `end`, and take the `samples`, from number `sampled` on, that
+    come before. Returns how many messages and samples are done: fewer than requested if rows ran out, -1 if a
+    delivery took longer than `delivery` can represent."""
     times, senders, numbers, first, places, _ = schedule
     delivery, clocks, complete, due, seen_before, _, older, seen, _, _, _, sums = state[:12]
     control, paper, named, covered = state[12:]
@@ -201,13 +201,13 @@ def take_sample(
 
 @njit_inline
 def draw_arrivals(me: Any, number: Any, now: Any, delay: Any, behind: Any, state: Any, delays: Any) -> Any:
-    """How long the packets of a message take to every peer."""
+    """Draw how long the packets of a message take to every peer."""
     relays, last, peers = state.relays, state.last, len(delays)
     shift = np.uint64(number - 1) * STEP
     draw_delays(delay, state.links[me], shift, delays)
     if relays.shape[0]:
         kind, one, two, three = delay
-        to_relay = delays[me]  # the link to itself stands for the one to the relay
+        to_relay = delays[me]  # The link to itself stands for the one to the relay.
         for peer in range(peers):
             if me < behind or peer < behind:
                 delays[peer] = to_relay + delay_of(kind, one, two, three, mix(relays[me, peer] + shift))
@@ -326,7 +326,8 @@ def immediate_dependencies(
 
 @njit_inline
 def delivered_while_silent(me: Any, schedule: Any, state: Any, seen: Any, chosen: Any) -> Any:
-    """If `me` was silent for long: of each peer the last message that is delivered everywhere; how many."""
+    """If `me` was silent for long: for each peer, the last message that is delivered everywhere. Returns how
+    many."""
     first, places, older = schedule.first, schedule.places, state.older
     found = 0
     if state.since[me] < state.sums[OLDEST]:

@@ -192,10 +192,11 @@ def receive(
 
 @njit_inline
 def missing_cause(state: Any, me: Any, message: Any, below: Any) -> Any:
-    """The last peer below `below` of which a message depends on more than is delivered here; -1 if there is
+    """The last peer below `below` of which the message depends on more than is delivered here; -1 if there is
     none.
 
-    Indices are unsigned: signed ones cost a test for negatives."""
+    Indices are unsigned: signed ones cost a test for negatives.
+    """
     delivered, dependencies = state.delivered, state.dependencies
     here, row = np.uint64(me), np.uint64(message)
     end = (np.uint64(below) + _WIDE - _ONE) // _WIDE * _WIDE
@@ -215,7 +216,7 @@ def missing_cause(state: Any, me: Any, message: Any, below: Any) -> Any:
 
 @njit_inline
 def chain_and_mark(params: Any, me: Any, origin: Any, number: Any) -> Any:
-    """The chain of items that wait for a message, and the mark that the chain then has."""
+    """The chain for items that wait for a message, and the mark that the chain then gets."""
     mixed = origin * _FIRST + number * _SECOND
     return me * params.chains + (mixed >> 16 & params.chains - 1), (_ITEM + 1) << (mixed >> 8 & 7)
 
@@ -299,7 +300,8 @@ def deliver(world: Any, rules: Any, network: Any, state: Any, params: Any, me: A
 
 @njit_inline
 def note_causes(world: Any, state: Any, params: Any, me: Any, message: Any, origin: Any, seq: Any) -> Any:
-    """Note what the next message will name: the twin of `Mbcp.on_delivered`, and of the probe `immediate`."""
+    """Record what the next message will name: the twin of `Mbcp.on_delivered`, and of the probe
+    `immediate`."""
     dependencies = state.dependencies[message]
     if params.protocol == MBCP:
         noted = state.noted[me]

@@ -27,7 +27,7 @@ from antecede.units import SECOND
 PROTOCOLS = {"timestamp": TIMESTAMP, "timestamp-diff": TIMESTAMP_DIFF, "mbcp": MBCP, "depseq": DEPSEQ}
 PROBES = {"costs", "immediate"}
 MAX_PEERS = 5_000
-"""Tables take 28 bytes for each pair of peers."""
+"""The most peers: tables take 28 bytes for each pair."""
 _ROWS = 64
 _CHUNK = 20_000_000
 """Deliveries between two reports of progress: about a second."""

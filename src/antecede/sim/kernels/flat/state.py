@@ -21,7 +21,7 @@ from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
 LANES = 64
-"""Counts that are compared at once; with fewer the compiler does not vectorise."""
+"""The number of counts compared at once; with fewer, the compiler does not vectorise."""
 _MAX_COUNTS = 1 << 28
 _MAX_MESSAGES = 1 << 20
 _MAX_RECENT = 1 << 27
@@ -60,15 +60,15 @@ class FlatParams(NamedTuple):
     protocol: int
     payload: int
     head: int
-    """Bytes of the payload's length on the wire."""
+    """The bytes of the payload's length on the wire."""
     as_paper: bool
     """Whether the network counts bytes as the paper does."""
     chains: int
-    """Chains of held messages of each peer, a power of two."""
+    """The number of chains of held messages of each peer, a power of two."""
     dense: bool
-    """Whether a packet is its message's sequence number, not the place of the message."""
+    """Whether a packet is its message's sequence number, not the index of the message."""
     dependent: bool
-    """Whether messages are `DependencyPacket`."""
+    """Whether messages are of type `DependencyPacket`."""
     since: int
     costs: bool
     immediate: bool
@@ -81,21 +81,21 @@ class FlatState(NamedTuple):
     messages: ItemPool
     """Messages in flight."""
     dependencies: np.ndarray
-    """What each message depends on: a count for each peer, padded to a multiple of `LANES`."""
+    """For each message, its dependencies: a count for each peer, padded to a multiple of `LANES`."""
     delivered: np.ndarray
-    """How many messages of each peer each peer has delivered."""
+    """For each peer, how many messages of each other peer it has delivered."""
     noted: np.ndarray
-    """Of each peer, what its next message will name (`mbcp`), or what it had delivered when it last sent
-    (`timestamp-diff`); else empty."""
+    """For each peer, what its next message will name (`mbcp`), or what it had delivered when it last sent
+    (`timestamp-diff`); otherwise empty."""
     clocks: np.ndarray
-    """The vector clock of each message, where it differs from `dependencies` and a probe needs it; else
+    """The vector clock of each message, where it differs from `dependencies` and a probe needs it; otherwise
     empty."""
     arrived: np.ndarray
-    """At which peers each message has arrived, if packets may arrive twice; else empty."""
+    """For each message, the peers at which it has arrived, if packets may arrive twice; otherwise empty."""
     recent: np.ndarray
-    """A ring for each sender: the place of its i-th message, 0 if that is no longer in flight."""
+    """A ring for each sender: the index of its i-th message, 0 if that is no longer in flight."""
     chains: np.ndarray
-    """Chains of what each peer holds: the first item, and above it marks of what its items wait for."""
+    """Chains of each peer's held messages: the first item, and above it marks of what its items wait for."""
     held: ItemPool
     ranks: np.ndarray
     named_peers: np.ndarray
@@ -162,7 +162,7 @@ def measured(scenario: Scenario, params: FlatParams, state: FlatState) -> dict[s
 
 @njit_inline
 def new_message(world: Any, state: Any, params: Any, me: Any) -> Any:
-    """The place of the next message of `me`."""
+    """The index of the next message of `me`."""
     scalars, message = state.scalars, new_item(world, state.messages)
     if world.scalars[FULL]:
         return message
@@ -213,7 +213,7 @@ def drop_copy(state: Any, params: Any, message: Any) -> Any:
 
 @njit_inline
 def probe_transmit(world: Any, state: Any, params: Any, me: Any, seq: Any, wire: Any, paper: Any) -> Any:
-    """What the probes `costs` and `immediate` count of a packet."""
+    """Count a packet for the probes `costs` and `immediate`."""
     sums = state.sums
     if params.costs and world.scalars[NOW] >= params.since:
         sums[_PACKETS] += 1
@@ -234,7 +234,7 @@ def probe_transmit(world: Any, state: Any, params: Any, me: Any, seq: Any, wire:
 
 @njit_inline
 def probe_sample(state: Any, params: Any) -> Any:
-    """What the probe `costs` counts of all members."""
+    """Count all members for the probe `costs`."""
     state.sums[_SAMPLES] += 1
     if params.protocol == MBCP:
         for me in range(params.peers):

@@ -36,10 +36,10 @@ from antecede.sim.scenario import Scenario
 
 _MAX_MESSAGES = 1 << 24
 _MAX_PAIRS = 1 << 28
-"""Pairs of a peer and a sender."""
+"""The most pairs of a peer and a sender."""
 _MAX_WORDS = 1 << 10
 _NUMBER = 4
-"""Control bytes of a message as the paper counts."""
+"""The control bytes of a message as the paper counts."""
 
 
 class FloodingParams(NamedTuple):
@@ -63,7 +63,7 @@ class FloodingState(NamedTuple):
     """Peer by peer; a peer floods those from `first` to before `last`. From bit `TAG` on each has the tag
     that packets over that link carry, which tells whether the link has closed since."""
     column: np.ndarray
-    """The place of each peer among those that may send; -1 if it may not."""
+    """The index of each peer among those that may send; -1 if it may not."""
     delivered: np.ndarray
     last_number: np.ndarray
     bits: np.ndarray
@@ -72,9 +72,9 @@ class FloodingState(NamedTuple):
     origin: np.ndarray
     seq: np.ndarray
     sent_at: np.ndarray
-    """Of each message."""
+    """Data of each message."""
     total: np.ndarray
-    """How many messages there are."""
+    """The number of messages."""
 
 
 def supports(scenario: Scenario, measured: Sequence[str] = ("queues",)) -> Unsupported | None:
@@ -133,7 +133,7 @@ def _attempt(scenario: Scenario, observers: ObserverFeed, progress: Progress | N
         world, rules, lambda count: advance(world, rules, network, state, params, count), observers, progress
     )
     measured = routed.measured(network, twin, int(world.scalars[NOW]))
-    measured |= probe_queues.measured(probe_queues.create_probe(scenario))  # flooding never holds a message
+    measured |= probe_queues.measured(probe_queues.create_probe(scenario))  # Flooding never holds a message.
     return runtime.metrics(world, 0, measured)
 
 
@@ -273,7 +273,7 @@ def receive(
 
 @njit_inline
 def is_first_copy(world: Any, state: Any, me: Any, link: Any, message: Any) -> Any:
-    """A message has arrived: whether it is another peer's, and for the first time."""
+    """A message has arrived: whether it comes from another peer, and for the first time."""
     origin, seq = state.origin[message], state.seq[message]
     record_receive(world, me, link, origin, seq)
     if origin == me:

@@ -66,7 +66,7 @@ def new_packet(world: Any, state: Any, kind: Any, origin: Any, seq: Any, sent_at
 
 @njit_inline
 def release(state: Any, packet: Any) -> Any:
-    """One copy fewer; a packet without copies is freed."""
+    """Release one copy; a packet without copies is freed."""
     state.packets[packet, COPIES] -= 1
     if state.packets[packet, COPIES] <= 0:
         state.scalars[PACKETS_FREE] -= 1
@@ -75,7 +75,7 @@ def release(state: Any, packet: Any) -> Any:
 
 @njit_inline
 def external_index(params: Any, peer: Any) -> Any:
-    """The place of a peer among the members of the external group."""
+    """The index of a peer among the members of the external group."""
     return peer if peer < params.supers else peer - params.behind
 
 
@@ -142,7 +142,7 @@ def count_control_bytes(params: Any, state: Any, packet: Any) -> Any:
 
 @njit_inline
 def count_costs(world: Any, params: Any, state: Any, packet: Any, me: Any) -> Any:
-    """What the probe `costs` counts of a packet of `me`, to however many peers it goes."""
+    """Count a packet of `me` for the probe `costs`, to however many peers it goes."""
     with_last = np.int64(0)
     if params.probed and state.packets[packet, KIND] == DOWNLINK:
         with_last = bytes_with_last(params, state, packet, me)

@@ -21,7 +21,7 @@ MAX_PEERS = 4_000
 MAX_SUPERS = 64
 _MAX_PACKETS = 1 << 20
 _MEMORY = 4 << 30
-"""What packets in flight may take."""
+"""Bytes of memory for packets in flight."""
 _HELD = 1 << 22
 CHAINS = 256
 MAX_EARLY = 1024
@@ -68,7 +68,7 @@ SENDER, SENDER_NUMBER = range(2)
 
 
 class FreescaleParams(NamedTuple):
-    """The layout, and whatever else does not change in a run."""
+    """The layout, and everything else that does not change in a run."""
 
     homes: np.ndarray
     first: np.ndarray
@@ -84,36 +84,37 @@ class FreescaleParams(NamedTuple):
 
 
 class FreescaleState(NamedTuple):
-    """Of all members, packets and held messages. Few arrays, because every array makes every function take
-    longer to compile; the constants above are places in them."""
+    """The state of all members, packets and held messages. There are few arrays, because every array makes
+    every function take longer to compile; the constants above are indices in them."""
 
     scalars: np.ndarray
     costs: np.ndarray
     storage: np.ndarray
-    """Of the probe `costs`: packets and bytes by kind of packet, samples and bytes by kind of member."""
+    """State of the probe `costs`: packets and bytes by kind of packet, samples and bytes by kind of
+    member."""
     last_down: np.ndarray
-    """For the same: the number that each super peer gave to each sender's last message."""
+    """State of the same probe: the number that each super peer gave to each sender's last message."""
     free: np.ndarray
     packets: np.ndarray
     pairs: np.ndarray
-    """What a packet names of each external peer."""
+    """For each packet, what it names of each external peer."""
     bounds: np.ndarray
     rows: np.ndarray
     """Rows of bits of a packet: row 0, or one for each super peer and one for what was translated."""
     held: np.ndarray
     held_free: np.ndarray
     ready: np.ndarray
-    """What is ready outside (0) and inside (1), and when it arrived; empty between two events."""
+    """Packets that are ready outside (0) and inside (1), and when they arrived; empty between two events."""
     inside: np.ndarray
     inside_bits: np.ndarray
     inside_chains: np.ndarray
-    """`InternalPeer`, of every peer that has one; and what its super peer knows of it."""
+    """State of `InternalPeer`, for every peer that has one; and its super peer's knowledge of it."""
     external_counts: np.ndarray
     peer_chains: np.ndarray
     outside: np.ndarray
     outside_bits: np.ndarray
     super_chains: np.ndarray
-    """`ExternalInbox` and `ExternalPeer`, of every member of the external group."""
+    """State of `ExternalInbox` and `ExternalPeer`, for every member of the external group."""
     supers: np.ndarray
     early: np.ndarray
     table: np.ndarray
@@ -122,7 +123,7 @@ class FreescaleState(NamedTuple):
     unannounced: np.ndarray
     in_use: np.ndarray
     scratch: np.ndarray
-    """`SuperPeer`."""
+    """State of `SuperPeer`."""
 
 
 def create_params(scenario: Scenario) -> FreescaleParams:
@@ -143,8 +144,8 @@ def create_params(scenario: Scenario) -> FreescaleParams:
 
 
 def create_state(params: FreescaleParams, bits: int, words: int) -> FreescaleState:
-    """Before anything happens. Rings have so many bits, and rows of packets so many words. Memory that stays
-    0 costs nothing."""
+    """The state before the first event. Rings have this many bits, and rows of packets this many words.
+    Memory that stays 0 costs nothing."""
     peers, supers = params.peers, params.supers
     external = peers - supers - params.behind
     group, ring, some = supers + external, bits // 64, max(1, supers)

@@ -321,7 +321,7 @@ def translate_number(params: Any, state: Any, me: Any, sender: Any, sender_numbe
 
 @njit_inline
 def translate_causes(params: Any, state: Any, me: Any, packet: Any) -> Any:
-    """The twin of `SuperPeer._translate_causes`: into `scratch`; how many."""
+    """The twin of `SuperPeer._translate_causes`: writes into `scratch`. Returns how many."""
     found, start = 0, params.supers + params.behind
     pairs = state.pairs[packet]
     for place in range(len(pairs)):

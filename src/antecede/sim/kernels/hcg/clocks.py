@@ -34,8 +34,8 @@ bits."""
 
 # Columns of `HcgState.cells`.
 PACKET, ARRIVED, NEXT, KEY, PLACE, CELL_COLUMNS = range(6)
-"""Of a held packet: which, when it arrived, the next in its list, what it waits for and how far it was
-checked. Other lists use the columns for values of their own, and `NEXT`."""
+"""Columns of a held packet: which packet, when it arrived, the next in its list, what it waits for and how
+far it was checked. Other lists use the columns for values of their own, and `NEXT`."""
 
 # Places in `HcgState.tops`: ends of lists, free and used entries of pools, and how many messages are held.
 (
@@ -44,17 +44,17 @@ checked. Other lists use the columns for values of their own, and `NEXT`."""
 ) = range(15)  # fmt: skip
 
 HERE_BITS, BETWEEN_BITS = 6, 10
-"""Bits of the hash tables of what a member, or a gateway, holds: small ones for the many members, to stay in
-caches."""
+"""Bits of the hash tables of held packets of a member and of a gateway: few bits for the many members, so
+that the tables stay in caches."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 _NUMBER_BITS = 40
-"""Of a packet's number, below its sender, in what orders packets of one time."""
+"""Bits of a packet's number, below its sender, in the key that orders packets of one time."""
 _NONE = -1
 
 
 class HcgState(NamedTuple):
-    """Of all members together."""
+    """The state of all members together."""
 
     tops: np.ndarray
     packets: np.ndarray
@@ -63,55 +63,58 @@ class HcgState(NamedTuple):
     """Vectors of subgroup packets, and counts of gateway packets."""
     site: np.ndarray
     place: np.ndarray
-    """Of each member: its subgroup, and its local rank."""
+    """For each member: its subgroup, and its local rank."""
     pairs: np.ndarray
-    """Of each member: where its row begins in tables of pairs."""
+    """For each member: where its row begins in tables of pairs."""
     first: np.ndarray
     members: np.ndarray
     clocks: np.ndarray
-    """Of each subgroup: its gateway, its size and its clock."""
+    """For each subgroup: its gateway, its size and its clock."""
     sent: np.ndarray
     alarm: np.ndarray
     queued: np.ndarray
     heap: np.ndarray
-    """Of each member: packets sent; when it is woken; length of its queue by time; and the queues, which are
+    """For each member: packets sent; when it is woken; length of its queue by time; and the queues, which are
     heaps."""
     counts: np.ndarray
-    """Of each pair: the time that is promised (linear), how many packets were delivered (vector)."""
+    """For each pair: the promised time (linear), the number of delivered packets (vector)."""
     promised: np.ndarray
     lowest: np.ndarray
     at_lowest: np.ndarray
-    """Of each member: the time it has promised; the lowest promise it knows, and how many have promised no
-    more."""
+    """For each member: the time it has promised; the lowest promise it knows, and how many have promised no
+    more than that."""
     promises: np.ndarray
-    """Of each pair: promises that do not hold yet, by the count of packets that they presuppose."""
+    """For each pair: promises that do not hold yet, by the count of packets that they presuppose."""
     held_local: np.ndarray
     held_between: np.ndarray
-    """Hash tables of what is held: by members, and between gateways."""
+    """Hash tables of held packets: of members, and between gateways."""
     arrived: BitWindows
-    """Of each pair, the packets that have arrived; empty where none arrives twice and nobody counts."""
+    """For each pair, the packets that have arrived; empty where no packet arrives twice and no probe counts
+    them."""
     windows: BitWindows
-    """Of each pair of gateways what has arrived, then what is accepted; then what may precede a message."""
+    """For each pair of gateways, the numbers that have arrived, then those accepted, then those that may
+    precede a message."""
     preceding: np.ndarray
-    """Of each subgroup: the first window of what may precede its messages."""
+    """For each subgroup: the first window of the messages that may precede its own."""
     last: np.ndarray
     recent: np.ndarray
     recent_end: np.ndarray
     merged: np.ndarray
     log: np.ndarray
     logged: np.ndarray
-    """What gateways remember: `last` message accepted of each peer; `PrecedenceByTime` as a list;
-    `PrecedenceByVector` as a log of each sender's last packets, how many were merged, logged and dropped."""
+    """State of gateways: `last` is the last accepted message of each peer; `PrecedenceByTime` is a list;
+    `PrecedenceByVector` is a log of each sender's last packets, with the numbers merged, logged and
+    dropped."""
     dropped: np.ndarray
     named: np.ndarray
-    """Of the probe `named`, by peer: its last message and when it was sent; the last that was forwarded, its
-    number from its gateway, and how many were."""
+    """State of the probe `named`, by peer: its last message and when it was sent; the last forwarded one, its
+    number from its gateway, and how many were forwarded."""
     after: np.ndarray
-    """Of the probe `named`, for each two peers: pairs compared, those named, and the least time between
-    them."""
+    """State of the probe `named`, for each pair of peers: pairs compared, pairs named, and the least time
+    between them."""
     costs: np.ndarray
-    """Of the probe `costs`, for each kind of packet: how many, and their bytes as the paper counts and on the
-    wire."""
+    """State of the probe `costs`, for each kind of packet: how many, and their bytes as the paper counts and
+    on the wire."""
 
 
 class HcgParams(NamedTuple):
@@ -121,7 +124,7 @@ class HcgParams(NamedTuple):
     width: int
     """Counts in a row."""
     queue_capacity: int
-    """Of a member's queue by time."""
+    """The capacity of a member's queue by time."""
     patience: int
     head: int
     """Bytes of the payload's length on the wire."""
@@ -135,7 +138,7 @@ class HcgParams(NamedTuple):
 
 @njit_inline
 def new_packet(world: Any, state: Any) -> Any:
-    """A packet with one use; the last of the pool, which is used for nothing else, if there are too many."""
+    """A packet with one use; if there are too many, the last of the pool, which has no other use."""
     tops, packets = state.tops, state.packets
     found = tops[FREE_PACKETS]
     if found >= 0:
@@ -233,7 +236,7 @@ def take_first(state: Any, ends: Any) -> Any:
 
 @njit_inline
 def push_by_time(world: Any, state: Any, params: Any, me: Any, cell: Any) -> Any:
-    """Into a member's queue, by time, sender and number."""
+    """Push onto a member's queue, by time, sender and number."""
     packet = state.cells[cell, PACKET]
     if state.queued[me] == params.queue_capacity:
         world.scalars[FULL] = 1
@@ -246,7 +249,7 @@ def push_by_time(world: Any, state: Any, params: Any, me: Any, cell: Any) -> Any
 
 @njit_inline
 def pop_by_time(state: Any, params: Any, me: Any) -> Any:
-    """The first cell of a member's queue, which is taken off it."""
+    """Pop the first cell of a member's queue."""
     start = me * params.queue_capacity
     cell = state.heap[start, heap.ITEM]
     heap.pop(state.heap, start, state.queued[me])

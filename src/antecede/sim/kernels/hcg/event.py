@@ -1,7 +1,7 @@
 """The event kernel of `hcg` and `basic`: members, gateways and what they send each other.
 
 The clocks and all tables are in `clocks`. Packets are sent as soon as they are created, in the order of the
-reference's `Effects`, which makes no difference to anyone.
+reference's `Effects`; no member can observe the difference.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _MAX_COUNTS = 1 << 29
 _MAX_QUEUED = 1 << 28
 _MAX_PAIRS = 1 << 28
 _MAX_NAMED = 300
-"""Peers of which each is compared with each other."""
+"""The most peers, since every pair of them is compared."""
 _PROBES = ("named", "costs")
 _LONG = 1 << 62
 
@@ -146,7 +146,7 @@ def run(scenario: Scenario, observers: ObserverFeed, progress: Progress | None) 
 
 
 def _most_messages(scenario: Scenario) -> int:
-    """More messages than a run is likely to have: what queues and windows are sized for."""
+    """An upper estimate of a run's messages, for which queues and windows are sized."""
     return 1024 + int(scenario.expected_messages() * (8 if scenario.reply else 2))
 
 
@@ -364,8 +364,8 @@ def accept_from_gateway(world: Any, state: Any, params: Any, here: Any, packet: 
 
 @njit_inline
 def carry_out(world: Any, rules: Any, state: Any, params: Any, me: Any, clock: Any, sending: Any) -> Any:
-    """What a member does after an event: the twin of what `Hcg.broadcast`, `receive` and `wake` return as
-    effects."""
+    """Carry out what a member does after an event: the twin of the effects that `Hcg.broadcast`, `receive`
+    and `wake` return."""
     now, here = world.scalars[NOW], state.site[me]
     control, paper = 0, 0
     more = sending
@@ -414,8 +414,8 @@ def send_in_subgroup(
     world: Any, rules: Any, state: Any, params: Any, me: Any, clock: Any,
     origin: Any, seq: Any, sent_at: Any, forwarded: Any, arrived: Any,
 ) -> Any:  # fmt: skip
-    """The twin of `Hcg._send_in_subgroup` and of `SubgroupClock.stamp`; control bytes, 0 if there is no other
-    member."""
+    """The twin of `Hcg._send_in_subgroup` and of `SubgroupClock.stamp`. Returns control bytes, 0 if there is
+    no other member."""
     packet = new_packet(world, state)
     state.sent[me] += 1
     number, place, start = state.sent[me], state.place[me], state.pairs[me]
@@ -488,8 +488,8 @@ def acknowledge(world: Any, rules: Any, state: Any, params: Any, me: Any) -> Any
 
 @njit_inline
 def process_in_order(world: Any, rules: Any, state: Any, params: Any, me: Any, here: Any, cell: Any) -> Any:
-    """One step of `Hcg._process_in_order`; of a forwarded message, its bytes on the wire and as the paper
-    counts."""
+    """One step of `Hcg._process_in_order`. For a forwarded message, returns its bytes on the wire and as the
+    paper counts."""
     packets = state.packets
     packet = state.cells[cell, PACKET]
     origin = packets[packet, ORIGIN]

@@ -66,7 +66,7 @@ from antecede.sim.scenario import Scenario
 from antecede.units import SECOND
 
 _MAX_PAIRS = 1 << 27
-"""Pairs of a peer and a peer that sends pings."""
+"""The most pairs of a peer and a peer that sends pings."""
 
 
 def supports(scenario: Scenario) -> Unsupported | None:
@@ -130,7 +130,7 @@ def advance(world: Any, rules: Any, state: Any, params: Any, budget: Any) -> Any
             plan_next_send(world, rules, me)
         elif kind == ARRIVAL:
             if state.closed[packet >> TAG]:
-                world.scalars[NOW] = before  # its link has closed; the run may end before it
+                world.scalars[NOW] = before  # Its link has closed; the run may end before it.
             elif packet >> KIND & 3 == FLOODED:
                 receive(world, rules, state, params, me, link, packet & WHAT)
             elif packet >> KIND & 3 == PONG:
@@ -254,8 +254,8 @@ def receive_ping(world: Any, rules: Any, state: Any, params: Any, me: Any, link:
 
 @njit_inner
 def receive_pong(world: Any, rules: Any, state: Any, params: Any, me: Any, link: Any, number: Any) -> Any:
-    """The twin of `Pc._receive_pong`: if it answers the present buffer, the link is safe, and the buffer is
-    sent."""
+    """The twin of `Pc._receive_pong`: if the pong answers the present buffer, the link is safe and the buffer
+    is sent."""
     opening = opening_to(state, me, link)
     if opening == 0 or number < state.openings.rows[opening].since:
         return
@@ -272,7 +272,7 @@ def receive_pong(world: Any, rules: Any, state: Any, params: Any, me: Any, link:
 
 @njit_inline
 def is_new_ping(world: Any, state: Any, params: Any, me: Any, source: Any, number: Any) -> Any:
-    """Whether a ping arrives for the first time; those of too long ago never do."""
+    """Whether a ping arrives for the first time; pings from too long ago never count."""
     which = me * (len(state.seen_pings.base) // len(state.pinger)) + state.pinger[source]
     fill_up_to(state.seen_pings, which, number - params.recent_pings)
     return add_if_new(world.scalars, state.seen_pings, which, number)
@@ -299,7 +299,7 @@ def change_link(world: Any, rules: Any, state: Any, params: Any) -> Any:
         place = link_place(state, here, there)
         opening = opening_to(state, here, there)
         safe = place < state.flood.last[here]
-        if (safe or opening != 0) == (row[3] != 0):  # it is so already, which the reference refuses
+        if (safe or opening != 0) == (row[3] != 0):  # It is so already: the reference refuses.
             world.scalars[FULL] = 1
         elif row[3]:
             link_opened(world, rules, state, params, here, there, place)

@@ -61,7 +61,7 @@ class PcParams(NamedTuple):
     patience: int
     recent_pings: int
     since: int
-    """When probes begin to measure."""
+    """The time from which probes measure."""
 
 
 class PcState(NamedTuple):
@@ -77,24 +77,24 @@ class PcState(NamedTuple):
     """Messages in buffers."""
     pings: np.ndarray
     pinger: np.ndarray
-    """The place of each peer among those that ever send pings; -1 if it never does."""
+    """The index of each peer among those that ever send pings; -1 if it never does."""
     seen_pings: BitWindows
-    """Which pings of each of those each peer has seen."""
+    """For each peer, the pings of those peers that it has seen."""
     costs: np.ndarray
-    """Of each kind of packet: how many, and their bytes; empty if the probe is off."""
+    """For each kind of packet: how many, and their bytes; empty if the probe is off."""
 
 
 def create_state(
     scenario: Scenario, overlay: Sequence[Sequence[int]], recent_pings: int, words: int
 ) -> PcState:
     """Before anything happens."""
-    # In the order in which the world processes those of one instant, not in that of planning.
+    # In the order in which the world processes changes of one instant, not in that of planning.
     changes = sorted(scenario.link_changes(overlay))
     others: list[list[int]] = [[] for _ in range(scenario.peers)]
     for one, other in sorted({(change.one, change.other) for change in changes}):
         others[one].append(other)
         others[other].append(one)
-    # Links that are not open yet have their places behind those that are.
+    # Links that are not open yet are placed behind those that are.
     places = [[*here, *more] for here, more in zip(overlay, others, strict=True)]
     first = np.cumsum([0, *map(len, places)])
     last = first[:-1] + np.array([*map(len, overlay)], np.int64)

@@ -37,7 +37,7 @@ from antecede.sim.kernels.runtime.world_state import (
 )
 
 _ROW_MARGIN = 1 << 18
-"""Rows that one event may add: compiled code stops in time to have them shown first."""
+"""Rows that one event may add: compiled code stops in time for observers to be shown them first."""
 
 
 @njit_hot
@@ -53,7 +53,7 @@ def start(world: Any, rules: Any, active: Any) -> Any:
 
 @njit_inline
 def set_alarm(world: Any, time: Any, kind: Any, peer: Any) -> Any:
-    """Plan something that a peer does by itself."""
+    """Plan an action of a peer."""
     scalars = world.scalars
     if scalars[ALARMS] == len(world.alarms):
         scalars[FULL] = 1
@@ -73,7 +73,7 @@ def plan_send(world: Any, rules: Any, peer: Any, previous: Any) -> Any:
 
 @njit_inline
 def plan_next_send(world: Any, rules: Any, peer: Any) -> Any:
-    """A peer has sent, or would have: plan its next send."""
+    """A peer has sent, or would have if not silent: plan its next send."""
     world.sends_planned[peer] += 1
     plan_send(world, rules, peer, world.scalars[NOW])
 
@@ -88,8 +88,8 @@ def wake_at(world: Any, rules: Any, peer: Any, clock: Any) -> Any:
 
 @njit_inline
 def wake_by_calendar(world: Any, rules: Any, peer: Any, clock: Any) -> Any:
-    """The same for peers that are woken as often as packets arrive: in the calendar, as an arrival at a peer
-    above all others, so that it comes after the arrivals of its instant."""
+    """The same for peers that are woken as often as packets arrive: planned in the calendar, as an arrival at
+    a peer above all others, so that it comes after the arrivals of its instant."""
     time = max(clock - world.ahead[peer], world.scalars[NOW])
     if time <= rules.last_wake:
         plan_packet(world, rules, time, 0, 1 << PEER_BITS | peer, 0, 0)
@@ -97,15 +97,15 @@ def wake_by_calendar(world: Any, rules: Any, peer: Any, clock: Any) -> Any:
 
 @njit_inline
 def must_stop(world: Any) -> Any:
-    """Whether rows have to be shown before anything else happens, or an array is full."""
+    """Whether rows have to be shown before the next event, or an array is full."""
     rows = len(world.rows)
     return world.scalars[FULL] or (world.scalars[ROWS] > rows - _ROW_MARGIN and rows)
 
 
 @njit_inline
 def next_event(world: Any, rules: Any) -> Any:
-    """Take the next event: its kind, the peer, and for an arrival its source and the packet; for a hop, what
-    orders it is in place of its source.
+    """Take the next event: its kind, the peer, and for an arrival its source and the packet; for a hop, its
+    ordering key in place of its source.
 
     `STOPPED` if compiled code has to return first (`must_stop`), `NOTHING` at the end of the run.
     """

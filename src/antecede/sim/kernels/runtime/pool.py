@@ -3,7 +3,7 @@
 A block's length is rounded up to a power of two; blocks and items that were freed are reused first. Places
 start at 1 in both, and 0 is none.
 
-An item is something that waits at one peer for a number. A chain holds the items that wait for one sender:
+An item is anything that waits at one peer for a number. A chain holds the items that wait for one sender:
 those of one number in the order in which they came; the first of each number leads to the first of the next
 higher, and the highest back to the lowest. A chain is identified by the first item of its highest number, 0
 if it is empty. An item is one record, because when it is looked at nothing of it is in a cache.

@@ -28,7 +28,7 @@ _CUT, _LAST, _LAST_TO, _SLOWEST, _DELIVERIES, _HELD, _PAIRS, _PAIR_TOOK, _PAIR_H
 
 class BundleProbe(NamedTuple):
     since: int
-    """Messages sent earlier are not measured."""
+    """The time before which messages are not measured."""
     scalars: np.ndarray
     """Single numbers, at the places above."""
     messages_in: np.ndarray
@@ -43,7 +43,7 @@ class BundleProbe(NamedTuple):
     newest_link: np.ndarray
     newest_time: np.ndarray
     fullest: np.ndarray
-    """By peer, what the probe has in dictionaries; -1 where it has no entry."""
+    """By peer, the contents of the probe's dictionaries; -1 where there is no entry."""
 
 
 def create_probe(scenario: Scenario) -> BundleProbe:
@@ -69,7 +69,7 @@ def measures(probe: Any) -> Any:
 
 @njit_inline
 def probe_send(world: Any, probe: Any, named: Any) -> Any:
-    """A message that names so many causes is sent."""
+    """A message that names this many causes is sent."""
     if measures(probe) and world.scalars[NOW] >= probe.since:
         probe.causes[named] += 1
 
@@ -94,7 +94,7 @@ def probe_transmit(world: Any, probe: Any, me: Any, to: Any, copies: Any, messag
 
 @njit_inline
 def lateness(world: Any, probe: Any, sent_at: Any, since: Any, late: Any) -> Any:
-    """How late in all a message is that has been here since `since` and is forwarded now."""
+    """The total delay of a message that has been here since `since` and is forwarded now."""
     if not measures(probe) or sent_at < probe.since:
         return 0
     return (late >> 1) + world.scalars[NOW] - since

@@ -19,11 +19,11 @@ how many there are and the sum of their starting times."""
 
 class QueueProbe(NamedTuple):
     since: int
-    """Earlier times are not measured."""
+    """The time before which nothing is measured."""
     scalars: np.ndarray
     held: np.ndarray
     changed: np.ndarray
-    """Of each peer: how many messages it holds, and when that last changed."""
+    """For each peer: how many messages it holds, and when that number last changed."""
 
 
 def create_probe(scenario: Scenario) -> QueueProbe | None:

@@ -20,7 +20,7 @@ from antecede.units import parse_duration
 _COPIES, _FRAGMENTS, _QUEUED = range(3)
 _COPY, _MESSAGE, _LINK = range(3)
 _AS_HOP = np.int64(-1 << 62)
-"""Added to what orders an arrival: a hop, which comes before all arrivals of its instant."""
+"""Added to the key that orders an arrival: marks a hop, which comes before all arrivals of its instant."""
 
 
 class QueuedNodesState(NamedTuple):
@@ -37,7 +37,7 @@ class QueuedNodesState(NamedTuple):
     by_message: bool
     """Whether it processes each message of a packet."""
     drawn: int
-    """What has a propagation time of its own."""
+    """The unit that has a propagation time of its own."""
 
 
 def create_state(scenario: Scenario) -> QueuedNodesState:

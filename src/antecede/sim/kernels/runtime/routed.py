@@ -29,10 +29,11 @@ from antecede.sim.scenario import Scenario
 
 _NODE_BITS, _NUMBER_BITS = 12, 38
 _THROUGH = np.int64(-1 << 63)
-"""In the order of fragments that pass through a node: they come before the arrivals of their instant."""
+"""Added to the key that orders fragments passing through a node: they come before the arrivals of their
+instant."""
 _MAX_FRAGMENTS = 1 << 25
 _LATEST = 1 << 61
-"""Nanoseconds: no fragment leaves later, and sums of times carry over at this value."""
+"""In nanoseconds: no fragment leaves later, and sums of times carry over at this value."""
 (
     _NUMBERS,
     _FRAGMENTS,
@@ -169,7 +170,7 @@ def _flatten_trees(
 
     roots = []
     for source, to in audiences:
-        if to and not twin.next_hops:  # it would compute the same, but slower
+        if to and not twin.next_hops:  # It would compute the same, but more slowly.
             hops = np.where(next_links < 0, np.arange(len(next_links))[:, None], others[next_links])
             twin.next_hops = dict(enumerate(hops.T.tolist()))
         roots.append([*flat(twin.tree(source, to)), len(to)])

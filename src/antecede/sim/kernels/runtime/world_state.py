@@ -25,7 +25,7 @@ WHEN, ORDER, WHAT, AFTER = range(4)
 ) = range(23)  # fmt: skip
 
 PEER_BITS, NUMBER_BITS = 20, 21
-"""Bits of a peer, and of a packet's number on its link, in what orders arrivals of one instant."""
+"""Bits of a peer, and of a packet's number on its link, in the key that orders arrivals of one instant."""
 
 
 class WorldState(NamedTuple):
@@ -34,8 +34,8 @@ class WorldState(NamedTuple):
     scalars: np.ndarray
     """Single numbers, at the places above."""
     arrivals: np.ndarray
-    """Packets in flight: arrival time, what orders those of one time, the packet, and the next arrival in the
-    same bucket. One array, so that each is on one cache line."""
+    """Packets in flight: arrival time, the key that orders those of one time, the packet, and the next
+    arrival in the same bucket. One array, so that each arrival is on one cache line."""
     free_arrivals: np.ndarray
     """Unused rows of `arrivals`, as a stack."""
     bucket_heads: np.ndarray
@@ -43,7 +43,7 @@ class WorldState(NamedTuple):
     due: np.ndarray
     """The heap of arrivals whose bucket has come."""
     alarms: np.ndarray
-    """The heap of what peers do by themselves: sends, wakes, samples, changes of links."""
+    """The heap of peers' own actions: sends, wakes, samples, changes of links."""
     sends_planned: np.ndarray
     """How many sends of each peer have been planned so far."""
     messages: np.ndarray
@@ -53,7 +53,7 @@ class WorldState(NamedTuple):
     ahead: np.ndarray
     """How far each peer's clock is ahead of the world's."""
     samples: np.ndarray
-    """When probes look at all members."""
+    """The times at which probes sample all members."""
     link_packets: np.ndarray
     """Packets sent over each link so far."""
     link_last: np.ndarray
@@ -66,7 +66,7 @@ class WorldState(NamedTuple):
     """The site of each peer where delays within a site differ; else empty."""
     faults: np.ndarray
     fault_shares: np.ndarray
-    """Faults of the network: kind and times, and the share of packets that they strike."""
+    """Faults of the network: kind and times, and the share of packets that they affect."""
 
 
 class WorldRules(NamedTuple):

@@ -1,4 +1,4 @@
-"""Aggregation in `vcube-agg`: messages that wait on their way for causes that travel with them.
+"""Aggregation in `vcube-agg`: messages that wait in transit for causes, and travel on with them.
 
 A message's clock is the same for all peers that forward it, so it is stored once. Of the missing causes
 only the most blocking one is ever looked for, and causes that block no child are left out. A packet with
@@ -37,13 +37,13 @@ _COPIES, _MESSAGES, _FIRST = range(3)
 _COUNT_MASK, _32 = np.uint64(COUNT_MASK), np.uint64(32)
 _COLUMN = (1 << 24) - 1
 _UNKNOWN, _UNKNOWN_AWAKE = -1, -2
-"""Instead of how many causes are missing: unknown, because the message's predecessor has not arrived; the
-second if the message is in `awake` already."""
+"""Stored instead of the number of missing causes: unknown, because the message's predecessor has not arrived;
+the second value if the message is already in `awake`."""
 
 
 @njit_inline
 def count_messages(state: Any, packet: Any) -> Any:
-    """How many messages a packet has."""
+    """The number of messages in a packet."""
     return np.int64(1) if packet >= 0 else state.blocks.words[np.int64(~packet) + _MESSAGES]
 
 

@@ -31,7 +31,7 @@ from antecede.sim.network import NodesModel
 from antecede.sim.scenario import Scenario
 
 _MAX_PAIRS = 1 << 27
-"""Peers × senders: 4 GB."""
+"""The most pairs of peers and senders: 4 GB."""
 
 
 def supports(scenario: Scenario) -> Unsupported | None:

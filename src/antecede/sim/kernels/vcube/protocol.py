@@ -63,7 +63,7 @@ def broadcast(world: Any, rules: Any, nodes: Any, probe: Any, state: Any, params
         weight = params.payload + (paper if params.as_paper else control)
         link = me * params.height + cluster(
             me, ROOT
-        )  # not a link down the tree, which leads to lower clusters
+        )  # Not a link down the tree, which leads to lower clusters.
         send(world, rules, nodes, link, me, ROOT, message, control, weight, row.origin, row.seq)
         probe_transmit(world, probe, me, ROOT, 1, 1, params.payload + paper)
     else:

@@ -16,16 +16,16 @@ from antecede.sim.kernels.runtime.pool import ITEM, ItemPool, WordPool
 
 _MAX_MESSAGES = 1 << 24
 _MAX_AT_ONCE = 1 << 24
-"""Messages that one event makes deliverable, or forwards."""
+"""The most messages that one event makes deliverable, or forwards."""
 
 USED, HELD, FAR_AHEAD, READY, READY_END, AWAKE, FORWARDS, _SCALARS = range(8)
 """Places in `VcubeState.scalars`: messages used; held; far ahead; first and end of `ready`; lengths of
 `awake` and `forwards`."""
 WAITING, EARLY, BLOCKED = range(3)
-"""Chains that a peer has for each sender: what is held until a message is delivered; and of what is to be
-forwarded, what came before its predecessor, and what waits for a cause."""
+"""Chains of a peer for each sender: messages held until another is delivered; and among messages to forward,
+those that arrived before their predecessor, and those that wait for a cause."""
 DUPLICATE = -2
-"""Instead of the place of a missing cause: the message has arrived before."""
+"""Returned instead of the index of a missing cause: the message has arrived before."""
 COUNT_MASK = (1 << 32) - 1
 
 _MESSAGE = [
@@ -49,22 +49,23 @@ class VcubeParams(NamedTuple):
     peers: int
     columns: int
     height: int
-    """How many clusters a peer has."""
+    """The number of clusters of a peer."""
     payload: int
     head: int
     """Bytes of the payload's length on the wire."""
     as_paper: bool
     """Whether the network counts bytes as the paper does."""
     aggregates: bool
-    """`vcube-agg`: messages wait for each other to travel in one packet."""
+    """Whether messages wait for each other to travel in one packet (`vcube-agg`)."""
     chains: int
     """Chains for each peer and sender: all three, or `WAITING` alone."""
     mtu: int
-    """Bytes that are aggregated in a packet."""
+    """The most bytes aggregated in a packet."""
     paper_sizes: bool
-    """`VcubeAggPaperSizes`: whether those are bytes as the paper counts them."""
+    """Whether these are bytes as the paper counts them (`VcubeAggPaperSizes`)."""
     single_tree: bool
-    """`VcubeAggSingleTree`: every message goes to peer 0 first, and from there down the tree of peer 0."""
+    """Whether every message goes to peer 0 first, and from there down the tree of peer 0
+    (`VcubeAggSingleTree`)."""
 
 
 class VcubeState(NamedTuple):
@@ -76,38 +77,37 @@ class VcubeState(NamedTuple):
     delivered: np.ndarray
     received: np.ndarray
     window: np.ndarray
-    """What each peer has of each sender: how many delivered, how many received without a gap, and which of
-    the 64 numbers after that."""
+    """For each peer and sender: the number delivered, the number received without a gap, and which of the
+    next 64 were received."""
     gaps: np.ndarray
-    """Of how many senders a peer has received something after a gap. Mostly none; then no window is looked
-    at."""
+    """For each peer, the number of senders with received messages after a gap. Mostly 0; then no window is
+    examined."""
     far: np.ndarray
-    """Chains of numbers more than 64 ahead: hardly ever any, so memory that is not touched."""
+    """Chains of numbers more than 64 ahead: nearly always empty, so their memory is not touched."""
     chains: np.ndarray
     changed_count: np.ndarray
     changed: np.ndarray
-    """For each sender: of how many others it has delivered something since its own last message, and a bit
-    for each."""
+    """For each sender: the number of others of which it has delivered a message since its own last message,
+    and a bit for each."""
     blocks: WordPool
     held: ItemPool
     forwarding: ItemPool
     messages: np.ndarray
     ready: np.ndarray
-    """Items to be delivered in this event."""
+    """Items to deliver in this event."""
     arrived: np.ndarray
     awake: np.ndarray
-    """Columns of the messages that arrive in this event, and items to be forwarded as far as possible."""
+    """Columns of the messages that arrive in this event, and items to forward as far as possible."""
     forwards: np.ndarray
     forward_from: np.ndarray
     forward_to: np.ndarray
     forward_late: np.ndarray
-    """Messages to forward in this event, the clusters to forward them to, and what a probe remembers of
-    them."""
+    """Messages to forward in this event, the clusters to forward them to, and a probe's data about them."""
     missing: np.ndarray
 
 
 def create_state(params: VcubeParams, senders: list[int]) -> VcubeState:
-    """Before anything happens."""
+    """The state before the first event."""
     columns, pairs = params.columns, params.peers * params.columns
     column = np.full(params.peers, -1, np.int32)
     column[senders] = np.arange(columns)
