@@ -19,7 +19,7 @@ class _NoDependencyCheck(Flat):
 
 
 class _NoFifoCheck(Flat):
-    """Delivers when the named causes are there, in whatever order the sender sent."""
+    """Delivers once the named causes are delivered, ignoring sender order."""
 
     def _accept(self, packet: FlatPacket, unmet: UnmetDependencies) -> bool:
         is_new = self.received[packet.origin].add(packet.seq)

@@ -1,7 +1,8 @@
 """Runs `antecede` in a process of its own, without the second that its imports would take.
 
 The process is forked from one that has imported what most commands need. It has its own streams, folder and
-environment, and ends as every Python does. Tests of what is imported, and when, start a Python of their own.
+environment, and exits like any Python process. Tests of what is imported, and when, start a Python of their
+own.
 """
 
 from __future__ import annotations

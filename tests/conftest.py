@@ -22,7 +22,7 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# Tests start many short-lived JVMs; full optimisation would take two fifths of their time, and checking the
+# Tests start many short-lived JVMs; full optimisation would take two fifths of their time, and verifying the
 # byte code of Spark's own archives an eighth. With room for Spark's classes from the start, the whole heap is
 # not collected again and again while they are loaded.
 os.environ.setdefault(

@@ -1,4 +1,4 @@
-"""A direct definition of causal order to compare with, and tables to try it on."""
+"""A direct definition of causal order as a reference, and tables to compare on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Antecede promises to those who build on it, and the tests that show it.
+"""The guarantees of Antecede to its users, and the tests that show them.
 
     python tests/promises.py             # runs them, a line for each promise
     python tests/promises.py 3 8         # only these
@@ -54,10 +54,10 @@ PROMISES = (
         "nobody speaks in another's name, and lies are proven",
         (
             "tests/live/test_liars.py::test_a_message_in_anothers_name_is_refused",
-            "tests/live/test_liars.py::test_a_repair_that_nobody_has_asked_for_is_refused",
-            "tests/live/test_liars.py::test_a_repair_of_other_messages_than_were_asked_for_is_refused",
+            "tests/live/test_liars.py::test_an_unsolicited_repair_is_refused",
+            "tests/live/test_liars.py::test_a_repair_of_messages_not_requested_is_refused",
             "tests/live/test_liars.py::test_a_forged_repair_is_refused_where_messages_are_signed",
-            "tests/live/test_liars.py::test_a_repair_with_other_causes_than_its_sender_signed_does_not_change_the_order",
+            "tests/live/test_liars.py::test_a_repair_with_altered_causes_does_not_change_the_order",
             "tests/live/test_liars.py::test_a_relayed_message_is_proven_by_its_origin",
             "tests/live/test_liars.py::test_equivocation_is_proven_to_all_and_its_author_refused",
             "tests/live/test_liars.py::test_evidence_cannot_be_faked",
@@ -67,7 +67,7 @@ PROMISES = (
     Promise(
         "a lie about another's progress frees nothing",
         (
-            "tests/live/test_liars.py::test_a_lie_about_what_another_has_delivered_frees_nothing",
+            "tests/live/test_liars.py::test_a_false_report_of_another_s_progress_does_not_release_messages",
             "tests/live/test_liars.py::test_counts_pass_through_others_if_their_member_has_signed_them",
         ),
     ),
@@ -78,7 +78,7 @@ PROMISES = (
             "tests/live/test_liars.py::test_requests_that_cost_much_are_refused",
             "tests/live/test_liars.py::test_numbers_far_behind_a_gap_are_refused",
             "tests/live/test_liars.py::test_a_frame_of_too_many_packets_is_refused",
-            "tests/live/test_liars.py::test_messages_on_a_cause_that_never_comes_stop_only_their_sender",
+            "tests/live/test_liars.py::test_messages_on_a_cause_that_never_arrives_block_only_their_sender",
             "tests/live/test_quotas.py",
         ),
     ),
@@ -105,7 +105,7 @@ PROMISES = (
             "tests/trace/test_bombs.py",
             "tests/cli/test_damaged_and_private_files.py",
             "tests/spark/test_spark_processes.py",
-            "tests/sweep/test_sweeps.py::test_a_run_that_is_not_as_it_was_left_is_run_again",
+            "tests/sweep/test_sweeps.py::test_a_modified_run_is_executed_again",
             "tests/sweep/test_sweeps.py::test_a_foreign_part_in_a_run_is_noticed",
         ),
     ),
@@ -114,7 +114,7 @@ PROMISES = (
         (
             "tests/live/test_group_usability.py",
             "tests/live/test_group.py::test_a_lasting_cut_between_two_members_does_not_delay_the_messages_of_others",
-            "tests/live/test_journal.py::test_a_store_works_where_there_is_no_fcntl",
+            "tests/live/test_journal.py::test_a_store_works_without_fcntl",
         ),
     ),
     Promise("whole members keep all of this in a simulated world of faults", ("tests/vopr",)),
@@ -122,7 +122,7 @@ PROMISES = (
 
 
 def run(promise: Promise) -> tuple[bool, str]:
-    """Whether all its tests pass, and what pytest says in the end."""
+    """Whether all its tests pass, and the last line of pytest's output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *promise.tests]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     last = (output.stdout.strip().splitlines() or [output.stderr.strip()])[-1]

@@ -1,4 +1,4 @@
-"""What a property test says when a protocol fails: the smallest run that does, in words."""
+"""The failure message of a property test: the smallest failing run of a protocol, in words."""
 
 from __future__ import annotations
 

@@ -26,16 +26,16 @@ def definitions(file: Path) -> set[str]:
     return names
 
 
-def test_there_are_typical_changes() -> None:
+def test_contributing_lists_at_least_15_typical_changes() -> None:
     assert len(CHANGES) >= 15
 
 
 @pytest.mark.parametrize(("change", "path", "symbol"), CHANGES, ids=[change for change, _, _ in CHANGES])
-def test_a_change_leads_to_its_place(change: str, path: str, symbol: str) -> None:
+def test_each_typical_change_points_to_an_existing_symbol(change: str, path: str, symbol: str) -> None:
     assert symbol in definitions(ROOT / path)
 
 
-def test_every_package_is_on_the_map_with_its_imports() -> None:
+def test_the_package_map_lists_every_package_and_its_allowed_imports() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", TEXT, re.MULTILINE))
     assert rows.keys() == ALLOWED.keys()
     words = {"nothing of ours": set(), "everything": set(ALLOWED) - {"cli"}}

@@ -37,7 +37,7 @@ ELSEWHERE = {*DOCS.rglob("*.md"), ROOT / "README.md"} - {*IN_PAGES, *HOW_TO}
 LINKED = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
-def test_pictures_are_what_the_protocols_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_match_protocol_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change: python docs/protocols/draw.py, and look at the difference."""
     monkeypatch.syspath_prepend(str(PAGES))
     drawn = dict(importlib.import_module("draw").drawings())
@@ -130,7 +130,7 @@ def check_options(name: str, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.stem)
-def test_programs_print_what_the_page_shows(
+def test_programs_print_the_output_shown_on_their_page(
     spark: SparkSession, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Blocks run in order; paths below /tmp become this test's own."""

@@ -31,7 +31,7 @@ PUBLIC_MODULES = [
 
 
 @pytest.mark.parametrize("module", PUBLIC_MODULES)
-def test_public_modules_name_what_they_offer(module: str) -> None:
+def test_public_modules_export_only_existing_names(module: str) -> None:
     public = importlib.import_module(module)
     assert [name for name in public.__all__ if not hasattr(public, name)] == []
     assert dir(public) == sorted(public.__all__)
@@ -48,7 +48,7 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_every_public_error_is_in_the_facade() -> None:
-    """Errors that a caller may catch: direct subclasses of AntecedeError."""
+    """Errors that callers may catch: direct subclasses of AntecedeError."""
     defined = {
         node.name
         for file in FACADE.parent.rglob("*.py")
@@ -63,7 +63,7 @@ def test_a_misspelt_name_suggests_the_right_one() -> None:
     assert "AttributeError: module 'antecede' has no attribute 'jion'; did you mean join?" in done.stderr
 
 
-def test_a_public_module_that_was_not_imported_says_how() -> None:
+def test_using_an_unimported_public_module_suggests_the_import() -> None:
     done = run("-c", "import antecede; antecede.spark")
     assert "write: import antecede.spark" in done.stderr
 
@@ -80,7 +80,7 @@ def test_type_checkers_know_the_names_and_their_types(tmp_path: Path) -> None:
         assert f'program.py:{line}: error: Module has no attribute "nope"' in checked
 
 
-def test_importing_loads_nothing_but_errors() -> None:
+def test_importing_antecede_loads_only_the_errors_module() -> None:
     script = (
         "import sys, antecede; print(sorted(name for name in sys.modules if name.startswith('antecede')))"
     )

@@ -30,7 +30,7 @@ print(sum(splitmix64.mix.compiled.stats.cache_hits.values()), splitmix64.__file_
 """
 
 
-def test_sources_are_every_antecede_module_that_a_kernel_imports() -> None:
+def test_the_cache_key_covers_every_module_that_a_kernel_imports() -> None:
     kernel = Path(hcg.__file__).parent / "event.py"
     constants = Path(protocols.__file__).parent / "limits.py"
     found = jit.sources(kernel)
@@ -39,7 +39,7 @@ def test_sources_are_every_antecede_module_that_a_kernel_imports() -> None:
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
-def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path, variable: str) -> None:
+def test_changing_a_protocol_constant_triggers_recompilation(tmp_path: Path, variable: str) -> None:
     """`MAX_REMEMBERED` in protocols/limits.py sizes an array of the kernel: stale code wrote past its end."""
     package = Path(protocols.__file__).parent.parent
     copy = tmp_path / "antecede"
@@ -72,7 +72,7 @@ def test_a_changed_constant_of_a_protocol_means_new_machine_code(tmp_path: Path,
     assert folder("causality.width") == before[1]
 
 
-def test_another_place_with_the_same_sources_needs_no_compilation(tmp_path: Path) -> None:
+def test_the_same_sources_in_another_folder_reuse_the_kernel_cache(tmp_path: Path) -> None:
     package = Path(protocols.__file__).parent.parent
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for place, hits in (("here", "0"), ("there", "1")):

@@ -37,7 +37,7 @@ def test_an_unknown_engine_is_refused() -> None:
         check_engine("flink")
 
 
-def test_what_does_not_fit_into_free_memory_goes_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_larger_than_free_memory_goes_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     free = free_memory()
     assert 1 << 20 < free < 1 << 50
@@ -46,7 +46,7 @@ def test_what_does_not_fit_into_free_memory_goes_to_spark(monkeypatch: pytest.Mo
     assert not wants_spark("local", None, lambda: 10, count_bytes=lambda: 10 * free)
 
 
-def test_spark_is_chosen_where_its_cores_make_up_for_its_start() -> None:
+def test_spark_is_chosen_when_its_cores_outweigh_its_startup_time() -> None:
     costs = EngineCosts(row_bytes=100, here=4.0, spark_start=20, on_spark=10.0)
     assert costs.crossover(2) == float("inf")
     assert costs.crossover(10) == pytest.approx(20e6 / 3)

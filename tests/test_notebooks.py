@@ -114,7 +114,7 @@ def test_your_own_protocol(
         NOTEBOOK.write_text(json.dumps(notebook.content, indent=1, ensure_ascii=False) + "\n")
 
 
-def test_the_page_has_the_files_of_the_notebook() -> None:
+def test_the_page_shows_the_files_that_the_notebook_writes() -> None:
     page = (HOW_TO / "your-own-protocol.md").read_text()
     written = [source_of(cell) for cell in Notebook(NOTEBOOK).cells if source_of(cell).startswith(_MAGIC)]
     assert len(written) == 3

@@ -32,13 +32,13 @@ def test_the_bill_of_materials_names_locked_packages_with_their_hashes() -> None
     assert len({component["bom-ref"] for component in written["components"]}) == len(names)
 
 
-def test_generators_write_files_that_are_there() -> None:
+def test_files_written_by_generators_exist() -> None:
     for generator in GENERATORS:
         for pattern in generator.writes:
             assert any(ROOT.glob(pattern)), pattern
 
 
-def test_hooks_are_of_this_repository() -> None:
+def test_pre_commit_hooks_are_local() -> None:
     assert re.findall(r"- repo: (.+)", (ROOT / ".pre-commit-config.yaml").read_text()) == ["local"]
 
 
@@ -51,7 +51,7 @@ def test_hooks_are_of_this_repository() -> None:
         ("audit log.jsonl", "pyarrow"),
     ],
 )
-def test_a_command_that_lacks_a_package_says_what_to_install(
+def test_a_command_with_a_missing_package_names_the_extra_to_install(
     command: str, module: str, tmp_path: Path
 ) -> None:
     (tmp_path / "log.jsonl").write_text("{}\n")

@@ -57,7 +57,7 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
         assert not [word for word in words if word in text], file
 
 
-def test_the_example_of_a_state_machine_does_what_it_says() -> None:
+def test_the_state_machine_example_behaves_as_documented() -> None:
     page = (ROOT / "docs" / "protocols" / "README.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     until, after = example.split("cleo.receive(0", 1)

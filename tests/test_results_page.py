@@ -37,7 +37,7 @@ def documented(title: str) -> list[str]:
     return [row[0].strip("`") for row in section(title)]
 
 
-def test_metrics_and_what_simulate_prints(tmp_path: Path) -> None:
+def test_the_page_documents_every_metric_that_simulate_prints(tmp_path: Path) -> None:
     names = documented("Metrics of a run")
     assert len(names) == len(set(names))
     printed = json.loads(antecede("simulate", "--seconds", "0.1", "--json", cwd=tmp_path).stdout)
@@ -54,7 +54,7 @@ def test_both_tables_of_a_sweep(tmp_path: Path) -> None:
     assert documented("summary.parquet") == pq.read_schema(tmp_path / SUMMARY).names
 
 
-def test_columns_of_traces() -> None:
+def test_the_page_documents_every_trace_column() -> None:
     assert sorted(documented("Traces")) == sorted(FIELDS)
 
 
@@ -83,21 +83,21 @@ def compare(figures: set[str], patterns: list[str]) -> None:
 
 
 @pytest.mark.parametrize("setting", NETWORKS, ids=["routed", "nodes"])
-def test_what_networks_measure(setting: dict[str, Any]) -> None:
+def test_the_page_documents_every_network_measurement(setting: dict[str, Any]) -> None:
     model = setting["network"]["model"]
     rows = section("measured: networks")
     patterns = [figure.strip("`") for network, figure in rows if f"`{model}`" in network]
     compare(set(simulate(scenario(**setting, seconds=0.2)).metrics.measured), patterns)
 
 
-def test_what_changes_of_a_group_measure() -> None:
+def test_the_page_documents_every_membership_measurement() -> None:
     chosen = scenario(protocol="freescale", peers=3, seconds=0.2, churn=["join:10ms", "phones:1"])
     measured = simulate(chosen).metrics.measured
     compare(set(measured), documented("measured: changes of a group"))
 
 
 @pytest.mark.parametrize("probe", PROBES)
-def test_what_probes_measure(probe: str) -> None:
+def test_the_page_documents_every_probe_measurement(probe: str) -> None:
     patterns = [figure.strip("`") for name, figure in section("measured: probes") if name == f"`{probe}`"]
     found: set[str] = set()
     for setting in PROBED[probe]:

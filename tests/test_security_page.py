@@ -24,7 +24,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 def lines_about(who: str) -> list[str]:
-    """What the page says of somebody, one text for each item of its list."""
+    """The page's statements about an attacker, one text per list item."""
     (section,) = re.findall(rf"^## {who}\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
     return [" ".join(item.split()) for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]]
 
@@ -36,7 +36,7 @@ def functions_in(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_every_line_names_its_test(who: str) -> None:
+def test_every_threat_names_its_test(who: str) -> None:
     lines = lines_about(who)
     assert lines
     assert [line for line in lines if not TEST.search(line)] == []

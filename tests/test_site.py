@@ -28,7 +28,7 @@ def test_the_reference_has_every_public_name(module: str) -> None:
     assert "ForwardRef" not in text
 
 
-def test_examples_in_docstrings_are_blocks_of_code() -> None:
+def test_docstring_examples_render_as_code_blocks() -> None:
     text = api_reference("antecede.transactions")
     assert "\n```python\nfrom antecede.transactions import check, read_history\n\nverdict = check(" in text
     for module in MODULES:
@@ -36,7 +36,7 @@ def test_examples_in_docstrings_are_blocks_of_code() -> None:
         assert re.findall(r"^(?:from \S+ )?import \w+.*", prose, re.MULTILINE) == []
 
 
-def test_the_reference_has_every_command_with_its_options() -> None:
+def test_the_command_reference_lists_every_command_and_option() -> None:
     text = command_reference()
     assert "## antecede audit" in text
     assert "| `--max-bytes` INTEGER |" in text
@@ -57,7 +57,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", SOURCES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_to_headings_lead_to_one(page: Path) -> None:
+def test_links_to_headings_resolve(page: Path) -> None:
     wrong = []
     for target, anchor in re.findall(r"\]\(([^)\s:#]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
         file = (page.parent / target).resolve() if target else page

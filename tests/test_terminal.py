@@ -1,4 +1,4 @@
-"""What others wrote cannot take over the terminal of a person who reads it."""
+"""Text written by others cannot control the reader's terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ text = st.text(
 
 
 @given(text)
-def test_nothing_unprintable_is_left(raw: str) -> None:
+def test_unprintable_characters_are_escaped(raw: str) -> None:
     shown = printable(raw)
     assert printable(shown) == shown
     for character in shown:
@@ -32,13 +32,13 @@ def test_nothing_unprintable_is_left(raw: str) -> None:
 
 
 @given(text)
-def test_what_can_be_shown_stays_as_it_is(raw: str) -> None:
+def test_printable_text_is_unchanged(raw: str) -> None:
     if all(character.isprintable() for character in raw):
         assert printable(raw) == raw
 
 
 @given(text)
-def test_json_keeps_its_value(raw: str) -> None:
+def test_escaped_json_decodes_to_the_same_value(raw: str) -> None:
     line = printable_json(json.dumps({"body": raw}, ensure_ascii=False))
     assert json.loads(line) == {"body": raw}
     assert printable(line) == line

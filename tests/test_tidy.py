@@ -124,7 +124,7 @@ def test_a_class_name_has_one_meaning() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_names_are_the_terms_of_the_field(path: str) -> None:
+def test_names_use_field_terms(path: str) -> None:
     tree = trees()[path]
     wrong = {name: CLASS_WORDS[name] for name in classes(tree) if name in CLASS_WORDS}
     for name in identifiers(tree):
@@ -135,7 +135,7 @@ def test_names_are_the_terms_of_the_field(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_functions_can_be_read_at_a_glance(path: str) -> None:
+def test_functions_are_at_most_60_lines_long(path: str) -> None:
     long = {
         function.name: lines
         for function in functions(trees()[path])

@@ -69,7 +69,7 @@ def test_commands_and_programs_of_a_page(page: str, code: dict[str, int], tmp_pa
             assert " ".join(text.split()) in " ".join(output.split()), output
 
 
-def test_figures_of_the_research_page_are_those_of_its_runs(tmp_path: Path) -> None:
+def test_figures_on_the_research_page_match_its_runs(tmp_path: Path) -> None:
     page = (PAGES / "research.md").read_text(encoding="utf-8")
     for protocol, figure in (("mbcp", "18.5"), ("timestamp", "28.0")):
         line = f"simulate --protocol {protocol} --peers 20 --seconds 5 --seed 7"
@@ -78,7 +78,7 @@ def test_figures_of_the_research_page_are_those_of_its_runs(tmp_path: Path) -> N
         assert figure in page
 
 
-def test_what_the_readme_shows_works_when_it_is_pasted(tmp_path: Path) -> None:
+def test_readme_examples_run_as_pasted(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     (shown,) = re.findall(r"```\n(ana:.*?)\n```", readme)
@@ -130,7 +130,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_the_application(tmp_path: Path) -> None:
+def test_the_tutorial_application_runs(tmp_path: Path) -> None:
     save_files("application.md", tmp_path)
     program = (tmp_path / "room.py").read_text()
     for port in (7101, 7102):
@@ -171,7 +171,7 @@ def test_the_application(tmp_path: Path) -> None:
     )
 
 
-def test_the_data_page_is_right_about_rows_with_several_causes(tmp_path: Path) -> None:
+def test_rows_with_several_causes_behave_as_the_data_page_says(tmp_path: Path) -> None:
     assert "`b a`, add `--split ' '`" in (PAGES / "data.md").read_text(encoding="utf-8")
     (tmp_path / "posts.csv").write_text("id,answers\nc,b a\nb,a\na,\n")
     order = ("order", "posts.csv", "--id", "id", "--deps", "answers", "--out")

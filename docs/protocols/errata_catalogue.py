@@ -448,7 +448,7 @@ NOT_OF_ORDER = (
         "pc",
         "a newcomer starts with nothing",
         "`check` has no members that join: "
-        "`test_without_a_snapshot_what_the_contact_had_arrives_late_by_another_link`",
+        "`test_without_a_snapshot_older_messages_arrive_late_over_another_link`",
     ),
     OtherError(
         "–",

@@ -28,7 +28,7 @@ MILLISECOND = 1_000_000
 
 
 def logged(given: Scenario, receives: bool = True) -> tuple[str, pa.Table, dict[str, list[str]]]:
-    """A run's rows, and who was in its group."""
+    """The rows of a run and the members of its group."""
     with tempfile.TemporaryDirectory() as folder:
         simulate_to(folder, given, receives=receives)
         tables = [table for file in trace_files(Path(folder)) for table in read_batches(file)]
@@ -50,7 +50,7 @@ def by_protocol(advice: Advice) -> dict[str, Cost]:
     senders=st.integers(1, 12),
     payload=st.sampled_from([0, 100, 300]),
 )
-def test_what_follows_from_the_log_is_what_the_simulator_measures(
+def test_costs_computed_from_the_log_equal_simulator_measurements(
     peers: int, seed: int, source: str, workload: str, senders: int, payload: int
 ) -> None:
     fields = {
@@ -71,7 +71,7 @@ def test_what_follows_from_the_log_is_what_the_simulator_measures(
 
 
 @pytest.mark.parametrize("deliveries", [100_000, 4_000])
-def test_what_is_simulated_is_near_what_simulating_the_same_sends_measures(deliveries: int) -> None:
+def test_advice_trials_are_close_to_simulating_the_same_sends(deliveries: int) -> None:
     log = scenario(protocol="mbcp", peers=12, seconds=8, workload="poisson", seed=5)
     run, rows, members = logged(log)
     advice = advise_run(run, rows, members, Request(deliveries=deliveries))
@@ -94,7 +94,7 @@ def test_what_is_simulated_is_near_what_simulating_the_same_sends_measures(deliv
         assert not cost.exact
 
 
-def test_pasts_of_a_slower_system_s_log_are_not_used_for_direct_protocols() -> None:
+def test_causal_pasts_of_a_slower_system_are_not_used_for_direct_protocols() -> None:
     fields = {"peers": 16, "seconds": 8, "workload": "rounds", "rate": 2, "delay": "wild:1ms-2s"}
     run, rows, members = logged(scenario(protocol="vcube", **fields))
     advice = advise_run(run, rows, members, Request(("timestamp-diff", "mbcp", "vcube")))
@@ -105,7 +105,7 @@ def test_pasts_of_a_slower_system_s_log_are_not_used_for_direct_protocols() -> N
         assert not cost.exact
 
 
-def test_where_everything_is_an_immediate_dependency_a_clock_is_shorter() -> None:
+def test_a_vector_clock_is_shorter_if_every_cause_is_immediate() -> None:
     log = scenario(protocol="mbcp", peers=20, seconds=5, workload="rounds", rate=2)
     run, rows, members = logged(log)
     advice = advise_run(run, rows, members, Request(tuple(FROM_PASTS)))
@@ -121,7 +121,7 @@ def test_the_same_log_gives_the_same_advice() -> None:
     assert advise_run(run, backwards, members, Request()) == first
 
 
-def test_a_member_that_does_nothing_gets_copies_too() -> None:
+def test_a_silent_member_still_receives_copies() -> None:
     run, rows, members = logged(scenario(protocol="mbcp", peers=4, seconds=1))
     (group,) = members
     asked = Request(("timestamp",))
@@ -131,7 +131,7 @@ def test_a_member_that_does_nothing_gets_copies_too() -> None:
     assert (more.control_bytes_mean or 0) - (few.control_bytes_mean or 0) == 1  # a 0 in every clock
 
 
-def test_without_receives_delays_are_those_of_deliveries() -> None:
+def test_without_receive_rows_delays_are_measured_to_delivery() -> None:
     run, rows, members = logged(
         scenario(protocol="timestamp", peers=6, seconds=1, delay="20ms"), receives=False
     )
@@ -149,7 +149,7 @@ def test_clock_skew_is_reported() -> None:
     assert any("below 0" in note for note in advice.assumptions)
 
 
-def test_a_log_without_times_is_sent_as_its_causes_allow() -> None:
+def test_a_log_without_times_is_replayed_as_soon_as_causes_allow() -> None:
     run, rows, members = logged(scenario(protocol="mbcp", peers=6, seconds=2))
     timed = by_protocol(advise_run(run, rows, members, Request()))
     blind = rows.set_column(rows.column_names.index("time"), "time", rows.column("index"))
@@ -180,22 +180,22 @@ def test_a_table_of_dependencies() -> None:
     assert pairs == 2 + 1 + 2 + 1 + 1 + 2 * 3 / 5  # b1 names a1, c1 names b2, a2 names c1
 
 
-def test_causes_that_a_log_names_are_enough() -> None:
+def test_named_causes_suffice_without_deliveries() -> None:
     rows = rows_of(
         ("a", 0, "send", "a", 1), ("b", 0, "send", "b", 1), ("b", 1, "send", "b", 2),
         deps=pa.array([[], ["a:1"], ["b:1", "a:1"]]),
     )  # fmt: skip
     (cost,) = advise_run("r", rows, {}, Request(("mbcp",))).costs
-    assert cost.control_bytes_mean == 7 + 2 / 3  # b:1 names a:1; its own last one goes without saying
+    assert cost.control_bytes_mean == 7 + 2 / 3  # b:1 names a:1; sender order implies its own
 
 
-def test_given_sends_are_sent_at_their_times() -> None:
+def test_a_trial_sends_messages_at_the_logged_times() -> None:
     again = trial_scenario("mbcp", [[0, 5 * MILLISECOND], [], [MILLISECOND]], "quantiles:2ms,2ms", 7)
     trial = run_trial(again)
     assert trial.copies == 2
     assert trial.payload_bytes == 14
     assert trial.extra_delay == 0
-    assert trial.control.tolist() == [7, 7, 9]  # only the last has heard of anything: p2's first
+    assert trial.control.tolist() == [7, 7, 9]  # only the last knows of an earlier message, p2's first
     assert engines.choose(again, observed=False, long=True)[0] == "reference"
 
 
@@ -231,7 +231,7 @@ def rows_of(*events: tuple[str, int, str, str, int], group: str = "g", **more: o
     return pa.table({"run": ["r"] * size, "group": [group] * size, **columns, "time": index, **more})
 
 
-def test_runs_that_cannot_be_advised_on() -> None:
+def test_runs_that_advise_cannot_handle_are_refused() -> None:
     one = rows_of(("a", 0, "send", "a", 1), ("b", 0, "deliver", "a", 1))
     two = pa.concat_tables([one, rows_of(("a", 1, "send", "a", 2), ("c", 0, "deliver", "a", 2), group="h")])
     for rows, message in (
@@ -263,7 +263,7 @@ def test_runs_that_cannot_be_advised_on() -> None:
         advise_run("r", one, {}, Request(("mbcp",), internal=("a",)))
 
 
-def test_freescale_roles_are_by_traffic_or_as_requested() -> None:
+def test_freescale_roles_follow_traffic_unless_requested() -> None:
     import numpy as np
 
     names = ["a", "b", "c", "d"]

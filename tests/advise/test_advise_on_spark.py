@@ -18,7 +18,7 @@ from antecede.spark import advise, read_events, read_members
 FEW = Request(protocols=("timestamp", "mbcp", "freescale", "vcube"))
 
 
-def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_agrees_with_local_results(spark: SparkSession, tmp_path: Path) -> None:
     for seed in range(2):
         simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3 + seed, seconds=1, seed=seed))
     here, engine = advise_path(str(tmp_path), FEW, engine="local")
@@ -39,7 +39,7 @@ def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path) -> 
             assert row.reason == (advice.reason if row.recommended else None)
 
 
-def test_runs_that_cannot_be_advised_are_named(spark: SparkSession) -> None:
+def test_runs_that_advise_cannot_handle_are_named_on_spark(spark: SparkSession) -> None:
     columns = "run string, group string, process string, kind string, origin string"
     schema = f"{columns}, index bigint, seq bigint, time bigint, destinations array<string>"
     rows = [("r", "g", "a", "send", "a", 0, 1, 0, None), ("r", "g", "a", "deliver", "a", 1, 1, 0, None)]

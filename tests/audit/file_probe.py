@@ -1,6 +1,7 @@
 """Random logs written to files as people have them, and a verdict on each straight from the definitions.
 
-A log has processes, messages with ids of its own, and every fault; it is written to one or several files of
+A log has processes, messages under its own ids, and every kind of fault; it is written to one or several
+files of
 CSV, JSON lines and Parquet, with quoting, byte-order marks, encodings, bad rows, rows to skip, times in every
 form, partitions, and with or without an index. `brute_force` judges the log itself, not the files, and shares
 no code with Antecede. `compare` runs `antecede audit` on the files.
@@ -64,7 +65,8 @@ class BruteForce:
     orphans: set[tuple[str, str]] = field(default_factory=set)
     impossible: set[tuple[str, str]] = field(default_factory=set)
     roots: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
-    """Of a process and a cause that it lacked: whether it came late, and how many deliveries needed it."""
+    """By process and missing cause: whether the cause was delivered late, and how many deliveries depended on
+    it."""
 
 
 def brute_force(log: Log) -> BruteForce:
@@ -111,7 +113,7 @@ def brute_force(log: Log) -> BruteForce:
 
 
 def _find_lacking(found: BruteForce, kept: Log, sender: dict[str, str], explicit: set[str]) -> None:
-    """What each process never had, and what it lacked when it delivered an effect."""
+    """Causes each process never delivered, and causes it lacked when it delivered an effect."""
     causes = {name: _causes(kept, name, found.impossible) for name in sender}
     for process, events in kept.items():
         ever = {name for kind, name in events if kind == "deliver" or name not in explicit}
@@ -139,7 +141,7 @@ def _send(kept: Log, name: str) -> tuple[str, int]:
 
 
 def _after(kept: Log, event: tuple[str, int], impossible: set[tuple[str, str]]) -> set[tuple[str, int]]:
-    """The events that follow one: its process's next, and the deliveries of what is sent."""
+    """The successors of an event: the next of its process, and the deliveries of the message it sends."""
     reached: set[tuple[str, int]] = set()
     waiting = [event]
     while waiting:
@@ -168,7 +170,7 @@ def _causes(kept: Log, name: str, impossible: set[tuple[str, str]]) -> set[str]:
 
 
 def random_log(source: Random) -> Log:
-    """Processes that send, and deliver what was sent mostly in order; then something goes wrong."""
+    """Processes that send and deliver mostly in order, with faults added afterwards."""
     names = source.sample(_NAMES, source.randint(2, 5))
     ids = source.sample(_IDS, source.randint(1, 8))
     delivers_own = source.random() < 0.3
@@ -215,7 +217,7 @@ def _spoil(source: Random, events: list[Event], ids: list[str]) -> None:
 
 @dataclass
 class Written:
-    """What was written, and how it is read."""
+    """The files written and the options that read them."""
 
     arguments: list[str]
     bad_rows: int = 0
@@ -224,7 +226,7 @@ class Written:
 
 
 def write_files(source: Random, logs: dict[str, Log], folder: Path) -> Written:
-    """Write the runs to files; with several runs, a column or a file for each says which is which."""
+    """Write the runs to files; several runs are told apart by a column or by one file each."""
     words = source.choice([{"send": "send", "deliver": "deliver"}, {"send": "PUB", "deliver": "SUB got"}])
     names = source.choice([("process", "kind", "id"), ("host", "what", 'the "id"')])
     has_index, run_per_file = source.random() < 0.5, len(logs) > 1 and source.random() < 0.5
@@ -258,7 +260,7 @@ def write_files(source: Random, logs: dict[str, Log], folder: Path) -> Written:
 
 
 def _interleaved(source: Random, log: Log) -> list[dict[str, Any]]:
-    """The rows of all processes in one order that keeps each one's own."""
+    """The rows of all processes interleaved, each process in its own order."""
     turns = [process for process, events in log.items() for _ in events]
     source.shuffle(turns)
     at: Counter[str] = Counter()
@@ -366,7 +368,8 @@ _COUNTS = (
 
 
 def compare(seed: int, folder: Path) -> Counter[str]:
-    """Write a random log, audit the files, and refuse any difference from brute force; what was seen."""
+    """Write a random log, audit the files and raise on any difference from brute force; returns what
+    occurred."""
     source = Random(seed)
     logs = {f"run{number}": random_log(source) for number in range(source.choice((1, 1, 1, 2)))}
     logs = {run: log for run, log in logs.items() if any(kind == "deliver" for _, kind in _kinds(log))}

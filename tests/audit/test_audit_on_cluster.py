@@ -37,7 +37,7 @@ def test_a_cluster_gives_the_same_result_and_refuses_unshared_paths(master: str,
     with ExitStack() as stack:
         start = worker(master, tmp_path / "work")
         if shutil.which("unshare") and os.geteuid() == 0:
-            # A worker that has something else where this machine has the trace.
+            # A worker whose file system has something else at the path of the trace.
             hide = 'mount -t tmpfs none "$0" && exec "$@"'
             start = ["unshare", "--mount", "sh", "-c", hide, str(mine), *start]
         stack.enter_context(daemon(tmp_path / "log", *start, ready="Successfully registered"))
@@ -64,7 +64,7 @@ with connect(sys.argv[1]) as spark:
 
 
 def test_a_worker_killed_during_an_audit_does_not_change_the_result(master: str, tmp_path: Path) -> None:
-    """By SIGKILL, together with its executor, while that works on chunks."""
+    """By SIGKILL, together with its executor, while the executor processes chunks."""
     trace = tmp_path / "trace"
     simulate_to(trace, scenario(protocol="timestamp", peers=30, seconds=8))
     rows = pa.concat_tables(pq.read_table(part) for part in sorted(trace.glob("*.parquet")))
@@ -105,7 +105,7 @@ def test_spark_connect_gives_the_same_result(tmp_path: Path) -> None:
     assert (shown["engine"], shown["clean"], shown["processes"]) == ("spark", True, 4)
 
 
-def test_sessions_follow_each_other_and_leave_the_environment_alone(tmp_path: Path) -> None:
+def test_consecutive_sessions_leave_the_environment_unchanged(tmp_path: Path) -> None:
     script = """
 import os
 from antecede.spark import connect

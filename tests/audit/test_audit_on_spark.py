@@ -1,4 +1,4 @@
-"""The audit on Spark: the same answer as the oracle's, wherever the rows lie."""
+"""The audit on Spark agrees with the oracle, wherever the rows are stored."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def test_spark_and_the_oracle_agree_on_planted_faults(spark: SparkSession, fault
     }
 
 
-def test_without_members_the_audience_is_every_process_that_appears(
-    spark: SparkSession, faulty: Path
-) -> None:
+def test_without_members_every_process_in_the_trace_is_expected(spark: SparkSession, faulty: Path) -> None:
     with_members = audit(read_events(spark, str(faulty)), read_members(spark, str(faulty))).total()
     without = audit(read_events(spark, str(faulty))).total()
     assert with_members == without
@@ -70,7 +68,7 @@ def test_a_member_that_never_appears_misses_everything(spark: SparkSession, tmp_
     assert verdict == sum_verdicts([each.verdict for each in judge_files(tmp_path, trace_files(tmp_path))])
 
 
-def test_rows_of_any_session_and_order(spark: SparkSession) -> None:
+def test_rows_may_come_from_any_session_in_any_order(spark: SparkSession) -> None:
     names = ["run", "group", "process", "index", "kind", "origin", "seq", "time"]
     rows: list[tuple[Any, ...]] = [
         ("r", "g", "c", 5, "deliver", "a", 1, 0),
@@ -138,7 +136,7 @@ def test_many_tasks_judge_a_run_as_one_task_does(spark: SparkSession, seed: int)
 
 
 def told(finding: Finding) -> tuple[Any, ...]:
-    """A finding without its path, of which several may be as short."""
+    """A finding without its path: several paths may be equally short."""
     return (
         finding.process,
         finding.cause,
@@ -196,7 +194,7 @@ def test_a_folder_without_a_trace_is_refused(spark: SparkSession, tmp_path: Path
         read_events(spark, str(tmp_path))
 
 
-def test_a_url_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_url_only_spark_can_read_is_audited(spark: SparkSession, tmp_path: Path) -> None:
     """A Hadoop file system of its own (viewfs), as s3a or hdfs would be."""
     if is_connect(spark):
         pytest.skip("the file system is set up in this process's own JVM")
@@ -209,13 +207,15 @@ def test_a_url_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> Non
     assert (verdict.processes, verdict.clean) == (3, True)
 
 
-def test_embedded_spark_shares_everything(spark: SparkSession, tmp_path: Path) -> None:
+def test_embedded_spark_can_read_every_local_path(spark: SparkSession, tmp_path: Path) -> None:
     if is_connect(spark):
         pytest.skip("this Spark is not embedded")
     refuse_unshared(spark, tmp_path / "not even there")
 
 
-def test_parts_that_differ_in_width_and_in_optional_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_parts_with_different_widths_and_optional_columns_are_read_together(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """The same answer here and on Spark, whichever part comes first; and odd names of folders."""
     folder = tmp_path / "odd [ab]{x,y}*"
     folder.mkdir()

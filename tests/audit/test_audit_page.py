@@ -80,7 +80,7 @@ def skewed(events: list[tuple[str, str, str, int]]) -> list[tuple[str, str, str,
 
 
 @pytest.mark.parametrize(("spoil", "says"), [(without_times, "no usable times"), (skewed, "clocks disagree")])
-def test_without_clocks_that_agree_the_order_decides(
+def test_events_are_placed_by_order_if_clocks_disagree(
     spoil: Callable[[list[tuple[str, str, str, int]]], list[tuple[str, str, str, int]]], says: str
 ) -> None:
     events = spoil(chain(3))
@@ -99,7 +99,7 @@ def test_a_long_path_shows_its_beginning_and_its_end() -> None:
     assert "… 28 more messages …" in " ".join(svg.itertext())
 
 
-def test_names_from_the_trace_are_text_and_nothing_else(tmp_path: Path) -> None:
+def test_names_from_the_trace_are_escaped(tmp_path: Path) -> None:
     trace = write(tmp_path / "trace", table(chain(3, name=HOSTILE), run="<b>run</b>"))
     audit_to_page(tmp_path / "page.html", "<i>trace</i>", str(trace), "local", 10, None)
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_counts_by_process_by_origin_and_over_time() -> None:
 
 
 @pytest.mark.parametrize(("hops", "late"), [(2, True), (3, False), (12, True), (40, True)])
-def test_a_browser_shows_the_fault_and_the_way_to_it(
+def test_a_browser_shows_the_fault_and_its_path(
     browser: Chrome, tmp_path: Path, hops: int, late: bool
 ) -> None:
     rows = table(chain(hops, late))
@@ -227,7 +227,7 @@ def write_foreign(folder: Path) -> Path:
     return folder / "page.html"
 
 
-def test_names_of_other_scripts_are_kept_apart_and_whole(tmp_path: Path) -> None:
+def test_names_in_other_scripts_stay_distinct_and_whole(tmp_path: Path) -> None:
     page = write_foreign(tmp_path).read_text(encoding="utf-8")
     assert f"<bdi>node {FAMILY}</bdi> delivered <bdi>ردّ {FAMILY}:1</bdi> before its cause" in page
     assert '<tspan class="name">הודעה:1</tspan>' in page
@@ -235,13 +235,15 @@ def test_names_of_other_scripts_are_kept_apart_and_whole(tmp_path: Path) -> None
     assert "Over time" not in page
 
 
-def test_a_name_is_cut_between_the_characters_that_people_see() -> None:
+def test_long_names_are_cut_at_grapheme_boundaries() -> None:
     assert short(FAMILY * 30) == f"{FAMILY * 5}…{FAMILY * 5}"
     assert short("e\u0301" * 30) == f"{'e' + chr(0x301)}" * 10 + "…" + "e\u0301" * 11
 
 
 @pytest.mark.parametrize("width", [400, 1200])
-def test_a_browser_shows_all_of_it_on_a_small_screen_too(browser: Chrome, tmp_path: Path, width: int) -> None:
+def test_a_browser_shows_the_whole_page_on_a_small_screen(
+    browser: Chrome, tmp_path: Path, width: int
+) -> None:
     page = write_foreign(tmp_path)
     metrics = {"width": width, "height": 1600, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)

@@ -1,4 +1,4 @@
-"""Runs whose group changes: what is owed to whom, and every kind of fault, found here and on Spark."""
+"""Runs with membership changes: which deliveries are owed, and every kind of fault, locally and on Spark."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ p snapshot b:1 b   p snapshot a:1 a   p snapshot e:1 e   p deliver d:1   p send 
 a deliver p:1      b deliver p:1      d deliver p:1
 q snapshot b:1 b   q snapshot a:1 a   q snapshot e:1 e   q deliver d:1   q deliver p:1   q leave q:1 q
 """
-"""Two phones of b begin with what b has after it has admitted d; q leaves before a:2."""
+"""Two phones start behind b with the state b has after admitting d; q leaves before a:2."""
 WITHOUT: dict[str, tuple[dict[str, int], str]] = {
     "p deliver a:2": ({"missing": 1}, "p never delivered a:2"),
     "d deliver p:1": ({"missing": 1}, "d never delivered p:1"),
@@ -199,16 +199,16 @@ def test_spark_gives_the_same_verdicts(spark: SparkSession) -> None:
         audited.release()
 
 
-def test_who_was_admitted_beyond_the_end_of_a_removed_stream_is_no_member() -> None:
+def test_an_admission_beyond_the_end_of_a_removed_stream_has_no_effect() -> None:
     """e admits f after its end: nobody hears of it, and nothing is owed to f."""
     assert judge(after("e send e:2", "e admit e:3 f", "f admit e:3 f", "f send f:1")).verdict.clean
 
 
-def test_a_removal_beyond_the_end_of_its_senders_stream_removes_nobody() -> None:
+def test_a_removal_beyond_the_end_of_its_sender_s_stream_has_no_effect() -> None:
     assert judge(after("e send e:2", "e remove e:3 a")).verdict.clean
 
 
-def test_what_a_removed_member_brings_back_is_owed_to_all() -> None:
+def test_messages_brought_back_by_a_removed_member_are_owed_to_all() -> None:
     back = ["b deliver e:2", "a deliver e:2"]
     assert counts(judge(after("d close e:1 e", *back, "d deliver e:2")).verdict) == {}
     assert counts(judge(after("d close e:1 e", *back)).verdict) == {"missing": 1}
@@ -228,7 +228,7 @@ def test_faults_of_phones_are_found(line: str) -> None:
     assert any(words in text for text in texts(judged))
 
 
-def test_a_snapshot_of_which_the_rows_say_nothing_is_not_judged() -> None:
+def test_a_snapshot_without_rows_is_not_judged() -> None:
     assert judge([each for each in events() if each[1] != "snapshot"]).verdict.clean
 
 
@@ -253,7 +253,7 @@ def test_simulated_groups_are_clean_and_a_lost_delivery_is_found(protocol: str, 
     )
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_audit_of_a_simulated_changing_group_is_clean(tmp_path: Path) -> None:
     options = ["--protocol", "mbcp", "--peers", "4", "--seconds", "0.5", "--churn", "join:100ms"]
     antecede("simulate", *options, "--churn", "leave:200ms:1", "--out", "trace", cwd=tmp_path)
     assert "clean: every message was delivered once" in antecede("audit", "trace", cwd=tmp_path).stdout
@@ -266,6 +266,6 @@ def test_the_command(tmp_path: Path) -> None:
         (("a", "admit", "b", 0, "d"), "seq 0 is not 1 or more"),
     ],
 )
-def test_rows_that_cannot_be_are_refused(change: Event, words: str) -> None:
+def test_impossible_membership_rows_are_refused(change: Event, words: str) -> None:
     with pytest.raises(InputError, match=words):
         judge([*events(), change])

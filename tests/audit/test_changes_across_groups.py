@@ -1,4 +1,4 @@
-"""Overlapping groups that change: each is judged by itself, and then the order across them."""
+"""Overlapping groups with membership changes: each is judged on its own, then the order across groups."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_order_across_groups_is_judged(fault: str) -> None:
     assert any(words in each.text for each in judged.findings), judged.findings
 
 
-def test_what_is_lost_is_not_waited_for_unless_it_was_not_lost() -> None:
+def test_a_message_lost_by_removal_is_not_required_of_others() -> None:
     """Without the removal x.a:1 is late at y and at z."""
     kept = [each for each in events(LOST) if each[1] in ("send", "deliver") and each[0] != "x.a.2"]
     row: Event = ("w.c", "close", "z.c", 0, "z.c")  # some change
@@ -170,13 +170,13 @@ def test_each_group_is_judged_by_itself() -> None:
     assert counts(judge(chosen).verdict) == {"wrong_snapshots": 1}
 
 
-def test_deliveries_in_a_circle_end() -> None:
+def test_cyclic_deliveries_do_not_loop_forever() -> None:
     circle = events("x.a deliver z.b:1 x.a send x.a:1 z.b deliver x.b:1 z.b send z.b:1 x.b send x.b:1")
     judged = judge([*circle, ("y.a", "close", "z.a", 0, "z.a")])
     assert judged.verdict.messages == 3
 
 
-def test_the_page_describes_what_it_does_not_draw(tmp_path: Path) -> None:
+def test_the_page_describes_violations_it_cannot_draw(tmp_path: Path) -> None:
     chosen, _, words = PLANTED["in another group"]
     pq.write_table(table(chosen), tmp_path / "story.parquet")
     told = antecede("audit", "story.parquet", "--html", "page.html", cwd=tmp_path)

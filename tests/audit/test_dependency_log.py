@@ -137,8 +137,8 @@ def test_a_skew_of_clocks_is_no_violation() -> None:
     assert found.skewed_pairs == 1
 
 
-def test_many_records_with_the_same_number_cost_no_more() -> None:
-    """A hundred thousand records of a process with two numbers are not compared pair by pair."""
+def test_many_records_with_equal_numbers_are_not_compared_pairwise() -> None:
+    """100,000 records of one process that share two numbers are not compared pairwise."""
     records: list[Record] = [(str(n), "p", n % 2, [], None) for n in range(100_000)]
     records[0] = ("0", "p", 0, ["1"], None)
     found = judge_dependency_log(log(records, 50_000))

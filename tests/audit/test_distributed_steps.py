@@ -58,7 +58,7 @@ def rows_of(source: random.Random, log: EncodedRun) -> list[pa.RecordBatch]:
 
 
 def on_blocks(plan: BlockPlan, work: Work, *given: pa.Table) -> pa.Table:
-    """What Spark does: every block's chunks in order, one block after the other, each with a START chunk."""
+    """Mimics Spark: the chunks of every block in order, block after block, each with a START chunk."""
     every = pa.concat_tables(given)
     found = []
     for block in range(plan.blocks):
@@ -108,7 +108,7 @@ def judged(
 
 
 @given(st.integers(0, 1 << 60))
-def test_blocks_of_processes_find_what_one_worker_finds(seed: int) -> None:
+def test_several_workers_find_the_same_violations_as_one(seed: int) -> None:
     source = random.Random(seed)
     log = encode_run(*as_rows(source, any_execution(source)))
     if not len(log.rows.kind):

@@ -20,7 +20,7 @@ from random_executions import any_execution, as_rows
 
 @pytest.mark.parametrize("name", ["n{}", "10.0.0.{}:80", "{}:", ":{}"])
 @pytest.mark.parametrize(("hops", "late"), [(2, True), (2, False), (3, True), (15, True), (15, False)])
-def test_the_path_is_there_from_the_cause_to_the_fault(name: str, hops: int, late: bool) -> None:
+def test_an_excerpt_contains_the_causal_path_to_the_fault(name: str, hops: int, late: bool) -> None:
     rows = table(chain(hops, late, name))
     names = [name.format(number) for number in range(hops + 1)]
     found = violation(rows, names[-1], f"{names[0]}:1")
@@ -40,7 +40,7 @@ def test_the_path_is_there_from_the_cause_to_the_fault(name: str, hops: int, lat
         assert shown.late is None
 
 
-def test_messages_of_one_sender_need_no_delivery_between() -> None:
+def test_a_path_links_messages_of_one_sender_without_a_delivery() -> None:
     rows = table([("a", "send", "a:1", 0), ("a", "send", "a:2", 1), ("b", "deliver", "a:2", 3)])
     found = violation(rows, "b", "a:1")
     first, second = build_excerpt(found, select_rows(rows, [found])).hops

@@ -111,8 +111,9 @@ def test_the_limit_bounds_each_kind(faulty: list[str]) -> None:
     assert json.loads(invoke(*faulty, "--limit", "0", "--json"))["faults"] == []
 
 
-def test_the_worst_violation_comes_first_whether_late_or_never() -> None:
-    """One message comes late and one delivery needed it; another is lost, and three needed it."""
+def test_the_worst_violation_is_listed_first_whether_late_or_missing() -> None:
+    """One message is delivered late and one delivery depended on it; another is lost and three depended on
+    it."""
     events = [("a", "send", f"a:{number}", number) for number in range(1, 5)]
     events += [("b", "deliver", f"a:{number}", 9 + number) for number in (2, 3, 4)]
     events += [("c", "deliver", f"a:{number}", 20) for number in (2, 1, 3, 4)]
@@ -124,7 +125,7 @@ def test_the_worst_violation_comes_first_whether_late_or_never() -> None:
 
 
 def test_the_worst_late_cause_is_found_among_very_many() -> None:
-    """Two thousand messages come a little late at one process, and then one that many needed."""
+    """2,000 messages are slightly late at one process, then one that many deliveries depended on."""
     count = 2_000
     events = [("a", "send", f"a:{number}", 0) for number in range(1, 2 * count + 8)]
     order = [each for pair in range(count) for each in (2 * pair + 2, 2 * pair + 1)]

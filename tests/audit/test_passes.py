@@ -23,13 +23,13 @@ from antecede.jit import interpreted
 from antecede.trace.execution_from_rows import execution
 from random_executions import any_execution, as_rows
 
-jit.import_numba()  # so that what is not said to be interpreted is compiled
+jit.import_numba()  # so that only runs explicitly set to be interpreted are
 
 
 @given(st.integers(0, 1 << 60))
 @example(78)
 @example(162)
-def test_a_log_is_judged_as_the_oracle_judges_it(seed: int) -> None:
+def test_compiled_passes_agree_with_the_oracle(seed: int) -> None:
     source = random.Random(seed)
     table, members = as_rows(source, any_execution(source))
     judgement = judge(execution(table, members))
@@ -67,7 +67,7 @@ def test_without_a_compiler_the_verdict_is_the_same(seed: int) -> None:
     assert found == judge_run("r", table, members)
 
 
-def test_what_is_interpreted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_amount_of_interpreted_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     interpreter = jit._Interpreter()
     assert interpreter.takes(1_500_000)
@@ -77,7 +77,9 @@ def test_what_is_interpreted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert not jit._Interpreter().takes(1)
 
 
-def test_what_takes_longer_than_estimated_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpretation_switches_to_compiled_code_when_it_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiled = [judged(seed) for seed in range(20)]
     monkeypatch.setattr(jit, "_MAX_CALLS", 20)
     monkeypatch.setattr(jit._Interpreter, "takes", lambda *_: True)
@@ -124,7 +126,7 @@ def test_long_streams_use_wider_counters(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_lost_message_is_one_finding() -> None:
-    """p2 never has the first of p0, which everything after it depends on."""
+    """p2 never delivers p0's first message, on which everything later depends."""
     first, *others = [MessageId(0, seq) for seq in range(1, 51)]
     histories = [
         [Step(Kind.SEND, first), *(Step(Kind.SEND, message) for message in others)],

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 PEERS = 200
 FAULTS = (1, 10, 1_000)
 NEAR, FAR = 30, 1 << 30
-"""How far things are displaced. Far, they often come before their own send, and much is on cycles then."""
+"""How far events are displaced. Far-displaced deliveries often precede their own send and create cycles."""
 ALL = 100_000
-"""Findings to write out: none is cut off."""
+"""The limit on findings, high enough that none is cut off."""
 OVERLAPPING = {f"g{number}": tuple(range(30 * number, 30 * number + 60)) for number in range(5)}
 SMALL = {
     "timestamp": scenario(protocol="timestamp", peers=PEERS, workload="poisson", rate=0.3, seconds=1),

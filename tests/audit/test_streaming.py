@@ -67,7 +67,7 @@ def test_one_pass_never_contradicts_the_oracle_on_corrupted_traces(
 
 
 def spoil(source: random.Random, rows: Rows) -> None:
-    """Move, drop or repeat what a process did, or move a row without changing what it says."""
+    """Move, drop or repeat an event of a process, or move a row without changing its meaning."""
     if len(rows) < 2:
         return
     one, other = sorted(source.sample(range(len(rows)), 2))
@@ -95,7 +95,7 @@ def test_state_grows_with_messages_in_flight(tmp_path: Path) -> None:
     assert judged.messages > 300
 
 
-def test_what_one_pass_leaves_to_the_full_audit(tmp_path: Path) -> None:
+def test_one_pass_gives_no_verdict_on_unsupported_traces(tmp_path: Path) -> None:
     rows, run, members = simulated(tmp_path / "made")
     files = trace_files(tmp_path / "made")
     assert verdict_if_clean(files, run, members) is not None

@@ -39,7 +39,7 @@ def test_plain_python_finds_made_traces_clean_as_the_audit_does(
     assert part("scale").simulate_trace(tmp_path, 20, 0.01) == trace
 
 
-def test_plain_python_sees_what_came_too_early(part: Callable[[str], Any], tmp_path: Path) -> None:
+def test_plain_python_detects_early_deliveries(part: Callable[[str], Any], tmp_path: Path) -> None:
     events = table(chain(2))
     assert judge_run("r", events, {}).verdict.causal_violations == 1
     pq.write_table(events, tmp_path / "chain.parquet")

@@ -1,4 +1,4 @@
-"""The benchmark of causal order: its rows are what it says, and it sees an order that is none."""
+"""The benchmark of causal order: its rows are as specified, and it detects a wrong order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_loop_orders_made_rows(part: Callable[[str], Any], tmp_path: Path, s
     assert workload.inverted(given, peers.table_of(ordered)) == 0
 
 
-def test_blocks_go_on_where_the_last_ended(part: Callable[[str], Any], tmp_path: Path) -> None:
+def test_workload_blocks_continue_where_the_last_ended(part: Callable[[str], Any], tmp_path: Path) -> None:
     workload, peers = part("workload"), part("peers")
     histories = workload.Histories(3, 7)
     for block in range(3):
@@ -63,7 +63,7 @@ def test_rows_lost_doubled_or_changed_end_the_benchmark(part: Callable[[str], An
             workload.inverted(given, table)
 
 
-def test_what_streams_say_is_added_up_but_sizes_are_the_last(part: Callable[[str], Any]) -> None:
+def test_stream_metrics_are_summed_but_sizes_are_the_latest(part: Callable[[str], Any]) -> None:
     operator = {
         "commitTimeMs": 5,
         "numRowsTotal": 7,

@@ -32,7 +32,7 @@ def test_plain_python_and_the_compiled_checker_agree(part: Any) -> None:
     assert verdicts == {True, False}
 
 
-def test_the_measured_stores_are_what_they_claim_to_be(part: Any) -> None:
+def test_the_measured_stores_have_their_stated_consistency(part: Any) -> None:
     store = part("store_workload").store_history
     assert check(store(4_000, 8, 200)).clean
     levels = check(store(4_000, 8, 50, lag=100)).levels

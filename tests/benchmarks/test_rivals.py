@@ -1,4 +1,4 @@
-"""The benchmark compares like with like: its rivals deliver everything just when our engines do."""
+"""The benchmark compares like with like: its rivals deliver every message at the same time as our engines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_c_and_our_engines_agree(part: Callable[[str], Any], kind: str, tmp_path
     rivals, contest = part("rivals"), part("contest")
     library = rivals.compile_c(tmp_path)
     for peers in SIZES:
-        for rate in (0.5, 10.0, 60.0):  # silent for long, and much under way
+        for rate in (0.5, 10.0, 60.0):  # long silence, with many messages in flight
             given = msgspec.structs.replace(contest.workload(kind, peers, 8_000), rate=rate)
             truth = rivals.totals_of(simulate(given, engine="recurrence").metrics)
             for name in ("causal", "recurrence"):
@@ -57,7 +57,7 @@ def test_c_and_our_engines_agree(part: Callable[[str], Any], kind: str, tmp_path
             assert rivals.in_c(library, "bare", given)().differences(truth, causal=False) == []
 
 
-def test_a_wrong_delivery_is_seen(part: Callable[[str], Any]) -> None:
+def test_the_benchmark_detects_a_wrong_delivery(part: Callable[[str], Any]) -> None:
     totals = part("rivals").Totals
     truth = totals(messages=2, deliveries=2, latency=50, latest=30, held=1, hold=10, control=8, end=70)
     wrong = totals(messages=2, deliveries=2, latency=51, latest=31, held=1, hold=10, control=8, end=70)

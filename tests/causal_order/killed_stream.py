@@ -52,7 +52,8 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
 
 
 def killed_in_mid_batch(program: str, files: Path, place: Path, rng: random.Random) -> bool:
-    """Start a program of this folder, and kill it some time after its first batch; whether it was doing one.
+    """Start a program of this folder and kill it some time after its first batch; returns whether it was
+    within a batch.
 
     It gets the folder of files, and the place where its `checkpoint` is to be.
     """

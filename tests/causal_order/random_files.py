@@ -35,12 +35,12 @@ Row = dict[str, Any]
 
 
 class RandomTable(NamedTuple):
-    """A table in files, and what becomes of its rows."""
+    """A table in files and the expected disposition of its rows."""
 
     path: Path
     request: OrderRequest
     rows: list[Row]
-    """Those that can be read."""
+    """The readable rows."""
     unreadable: int
 
 
@@ -82,7 +82,8 @@ def make_table(rng: random.Random, folder: Path) -> RandomTable:
 
 
 def random_rows(rng: random.Random, form: str, pieces: list[str]) -> list[Row]:
-    """Rows of a few rooms: ids that differ in zeros only, missing causes, cycles, repetitions, no parents."""
+    """Rows of a few rooms: ids that differ only in zeros, missing causes, cycles, duplicates, rows without
+    parents."""
     names = list(dict.fromkeys(rng.choice(_IDS).format(n=n // 2) for n in range(rng.randrange(1, 14))))
     whole = form != "csv" and rng.random() < 0.3
     ids: list[Any] = list(range(len(names))) if whole else names
@@ -135,7 +136,7 @@ def json_text(rng: random.Random, rows: list[Row]) -> tuple[str, int]:
     bad = 0
     for row in rows:
         kept = {name: value for name, value in row.items() if value is not None or rng.random() < 0.5}
-        if not lines:  # a file without any would be a table without the column
+        if not lines:  # a file without any parents would be a table without the column
             kept.setdefault("after", None)
         lines.append(json.dumps(kept, ensure_ascii=rng.random() < 0.5))
         if rng.random() < 0.1:
@@ -202,7 +203,7 @@ def _outcomes(by_id: dict[tuple[str, Any], Row], on_missing: str) -> dict[tuple[
 
 
 def _reach(by_id: dict[tuple[str, Any], Row], key: tuple[str, Any]) -> tuple[bool, set[tuple[str, Any]]]:
-    """Whether a row depends on one that is not there, and all rows that it depends on."""
+    """Whether a row depends on a missing one, and all rows that it depends on."""
     missing, reached = False, set()
     pending = [key]
     while pending:
@@ -223,7 +224,7 @@ def _compare_outcomes(
     outcomes: dict[tuple[str, Any], str],
     unreadable: int,
 ) -> None:
-    """Each row is once in the folder of its outcome, and all its values are as they were."""
+    """Each row is exactly once in the folder of its outcome, with unchanged values."""
     seen = {}
     for folder, rows in written.items():
         for row in rows:

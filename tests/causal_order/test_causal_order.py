@@ -179,7 +179,7 @@ def test_bytes_written_grow_with_the_new_rows_not_with_the_held_ones() -> None:
     assert len(memory.parts["a", 0]) < 200
 
 
-def test_ids_are_forgotten_after_the_horizon_and_numbers_are_not() -> None:
+def test_ids_are_forgotten_after_the_horizon_but_sequence_numbers_are_not() -> None:
     for form, again in ((Form.IDS, 1), (Form.NUMBERS, 0)):
         rules, memory = rules_of(form, OnMissing.HOLD, tail_bytes=200), Memory()
         for now in range(100):
@@ -189,7 +189,7 @@ def test_ids_are_forgotten_after_the_horizon_and_numbers_are_not() -> None:
         assert feed(rules, memory, [Row("a", 99, ())], 10_000).counts.duplicates == 1
 
 
-def test_clocks_state_dependencies() -> None:
+def test_vector_clocks_define_dependencies() -> None:
     clock = pa.map_(pa.string(), pa.int64())
     rows: list[tuple[str | None, list[tuple[str, int]] | None]]
     rows = [("y", [("x", 2), ("y", 1)]), ("x", [("x", 2)]), ("x", [("x", 1)]), ("z", [("z", 2), ("x", 1)])]

@@ -23,7 +23,7 @@ Event = tuple[str, dict[str, int]]
 
 
 def happened(rng: random.Random, hosts: str = "abc", many: int = 30) -> list[Event]:
-    """Events of a few hosts, each of which may learn what another knew."""
+    """Events of a few hosts, each of which may receive the knowledge of another."""
     knows: dict[str, dict[str, int]] = {host: {} for host in hosts}
     events = []
     for _ in range(many):
@@ -36,7 +36,7 @@ def happened(rng: random.Random, hosts: str = "abc", many: int = 30) -> list[Eve
 
 
 def table_of(events: Sequence[Event], rng: random.Random) -> pa.Table:
-    """Events that would come out in any order, were it not for their clocks."""
+    """A table of events that only their clocks put in order."""
     turns = rng.sample(range(len(events)), len(events))
     clocks = [list(clock.items()) for _, clock in events]
     return pa.table(
@@ -49,7 +49,7 @@ def table_of(events: Sequence[Event], rng: random.Random) -> pa.Table:
 
 
 def counts(clock: dict[str, int], other: dict[str, Any]) -> bool:
-    """Whether a clock tells of another event."""
+    """Whether a clock covers another event."""
     return bool(clock.get(other["host"], 0) >= dict(other["clock"])[other["host"]])
 
 
@@ -67,7 +67,7 @@ def test_a_released_row_follows_every_present_row_that_its_clock_counts(seed: in
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_in_a_stream_it_follows_those_that_arrived_in_time(seed: int) -> None:
+def test_in_a_stream_a_released_row_follows_the_causes_that_arrived_in_time(seed: int) -> None:
     rng = random.Random(seed)
     events = [event for event in happened(rng) if rng.random() > 0.2]
     rng.shuffle(events)

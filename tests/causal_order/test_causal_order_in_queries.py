@@ -62,7 +62,7 @@ def row(name: str, hour: int, *after: str, room: str = "tea") -> dict[str, Any]:
     return {"id": name, "other": name, "after": list(after), "room": room, "at": at}
 
 
-def test_held_rows_are_not_late_for_the_operators_after(inbox: Inbox) -> None:
+def test_released_rows_are_not_late_for_downstream_operators(inbox: Inbox) -> None:
     """Row b waits until the watermark has passed it; it used to be dropped as late when it was released."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F  # noqa: N812

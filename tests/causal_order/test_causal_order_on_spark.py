@@ -142,7 +142,7 @@ def test_which_duplicate_stays_does_not_depend_on_which_arrived_first(
     assert len(kept) == 1
 
 
-def test_which_of_two_clocks_counts_does_not_depend_on_which_arrived_first(
+def test_the_clock_chosen_for_a_duplicate_does_not_depend_on_arrival_order(
     spark: SparkSession,
 ) -> None:
     rows = [("x", {"x": 1, "y": 1}), ("x", {"x": 1}), ("y", {"y": 1})]
@@ -338,7 +338,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_what_cannot_be_ordered_is_refused_before_anything_runs(
+def test_unorderable_input_is_refused_before_any_job_runs(
     spark: SparkSession, tmp_path: Path, streams: bool
 ) -> None:
     for schema, asked, message in REFUSED:

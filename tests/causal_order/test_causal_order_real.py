@@ -182,7 +182,7 @@ def assert_knows_only_what_was(table: pa.Table, many: int) -> None:
     assert sum(count.values()) == many
 
 
-def test_misplaced_events_of_a_real_log_are_moved_to_where_their_clocks_put_them(real_traces: Path) -> None:
+def test_misplaced_events_of_a_real_log_are_reordered_by_their_clocks(real_traces: Path) -> None:
     """chord.log has two pairs of lines the wrong way round: the clock of the line that comes first counts the
     other. These change places, and no others of a host do."""
     events = log(real_traces, "chord")
@@ -203,7 +203,7 @@ def test_misplaced_events_of_a_real_log_are_moved_to_where_their_clocks_put_them
         assert after == before | {"kv-node-60": second}
 
 
-def test_lines_without_a_clock_are_quarantined_and_hold_up_no_other(real_traces: Path) -> None:
+def test_lines_without_a_clock_are_quarantined_and_hold_nothing(real_traces: Path) -> None:
     text = (real_traces / "shiviz_reliable-broadcast.log").read_text()
     events = log(real_traces, "reliable-broadcast")
     assert len([line for line in text.splitlines() if line.strip()]) == len(events) + 1

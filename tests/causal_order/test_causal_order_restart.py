@@ -17,7 +17,7 @@ from antecede.spark import held, stream_counts
 
 KILLS = kills(2)
 _FILES = 4
-"""That come before each start."""
+"""Files that arrive before each start."""
 _FILE_ROWS = 300
 
 Event = tuple[str, str, list[str], str]
@@ -43,7 +43,7 @@ def events(rng: random.Random) -> list[Event]:
 
 
 def put(rows: list[Event], files: Path, numbers: range) -> None:
-    """So many files of rows, each younger than those before."""
+    """Write the rows as this many files, each younger than those before."""
     for number in numbers:
         some = rows[number * _FILE_ROWS : (number + 1) * _FILE_ROWS]
         table = pa.table(

@@ -117,7 +117,8 @@ def until(query: StreamingQuery, done: Callable[[Counter[str]], bool]) -> Counte
 
 
 def many_events(rng: random.Random) -> tuple[list[Event], list[Event]]:
-    """20,000 rows of 50 rooms, shuffled and some of them twice, and 1 % that others wait for, withheld."""
+    """20,000 rows of 50 rooms, shuffled, some duplicated, and the 1 % of causes that are withheld at
+    first."""
     rows: list[Event] = []
     causes: set[tuple[str, str]] = set()
     for room in range(50):
@@ -229,9 +230,7 @@ def test_with_a_timeout_all_rows_are_counted_and_causes_may_be_late(
         } | {(row.room, row.id): row.status for row in out if (row.room, row.id) in hidden}
 
 
-def test_how_rows_name_their_causes_cannot_change_with_a_checkpoint(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_dependency_columns_cannot_change_with_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path)
     stream.put([("r", "2", ["1"], "")])
     assert stream.run()["held"] == 1
@@ -246,7 +245,7 @@ def test_how_rows_name_their_causes_cannot_change_with_a_checkpoint(
 
 
 def refusal(stream: Stream, coming: DataFrame, **asked: Any) -> str:
-    """What a query on the same checkpoint fails with."""
+    """The message with which a query on the same checkpoint fails."""
     writer = causal_order(coming, **(ASKED | asked)).writeStream.trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(stream.checkpoint)).format("parquet")
     with pytest.raises(StreamingQueryException) as failed:
@@ -264,7 +263,7 @@ def without_empty_batches(spark: SparkSession) -> Iterator[None]:
 
 
 def test_columns_may_be_added_and_removed_with_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that wait have nulls in a column that is new, whether others let them go or time does."""
+    """Held rows get nulls in a new column, whether a cause or the timeout releases them."""
     stream = Stream(spark, tmp_path)
     stream.put([("r", "2", ["1"], "two"), ("s", "9", ["8"], "nine")])
     rule: dict[str, Any] = {"on_missing": "release", "timeout": "5s"}

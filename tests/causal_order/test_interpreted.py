@@ -15,7 +15,7 @@ from antecede.causal_order.outcomes import DUPLICATE, HELD, QUARANTINED, SATISFI
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_dispositions_are_those_of_the_compiled_pass(seed: int) -> None:
+def test_interpreted_dispositions_equal_compiled_ones(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [rng.randrange(1, 12) for _ in range(rng.randrange(1, 4))]
     bounds = np.concatenate(([0], np.cumsum(sizes)))
@@ -38,7 +38,7 @@ def test_dispositions_are_those_of_the_compiled_pass(seed: int) -> None:
         assert results[0] == results[1]
 
 
-def test_identities_and_hashes_are_those_of_the_compiled_pass() -> None:
+def test_interpreted_identities_and_hashes_equal_compiled_ones() -> None:
     rng = np.random.default_rng(5)
     numbers = [rng.integers(-3, 9, size) for size in (50, 50, 80, 80)]
     compiled = disposition.match_identities(*numbers)

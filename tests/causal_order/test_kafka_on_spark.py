@@ -47,7 +47,7 @@ def test_records_are_ordered_by_the_causation_ids_of_their_headers(
     assert [row.id for row in out] == ["greetings-0@2", "o-1", "p-1"]
 
 
-def test_a_preset_of_ones_own_says_where_ids_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_custom_preset_defines_where_ids_are_found(spark: SparkSession, tmp_path: Path) -> None:
     preset = 'name = "mine"\ntitle = "mine"\nreader = "kafka"\nprocess = ["{topic}"]\n'
     (tmp_path / "mine.toml").write_text(f'{preset}id = ["{{key}}"]\ncauses = ["{{body.after[]}}"]\n')
     rows = [(b"b", b'{"after": ["a"]}', "t", 0, 0, AT, 0, None), (b"a", b"{}", "t", 0, 1, AT, 0, None)]
@@ -55,7 +55,7 @@ def test_a_preset_of_ones_own_says_where_ids_are(spark: SparkSession, tmp_path: 
     assert [(row.id, row.causes) for row in events.collect()] == [("b", ["a"]), ("a", [])]
 
 
-def test_without_the_connector_its_package_is_named(spark: SparkSession) -> None:
+def test_a_missing_kafka_connector_is_reported_with_its_package(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="spark-sql-kafka-0-10_2.13:" + spark.version.replace(".", r"\.")):
         read_kafka(spark, "127.0.0.1:9092", ["orders"])
 

@@ -1,4 +1,4 @@
-"""The local engine gives the same rows in the same order as Spark, or says that only Spark can."""
+"""The local engine gives the same rows in the same order as Spark, or refuses what only Spark supports."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_json_values_keep_their_text_and_ids_their_type(tmp_path: Path) -> None:
     assert (result.counts.ordered, result.counts.duplicates, result.counts.quarantined) == (2, 1, 0)
 
 
-def test_types_of_parquet_come_out_as_they_went_in(tmp_path: Path) -> None:
+def test_parquet_types_are_preserved(tmp_path: Path) -> None:
     size = 40
     rng = random.Random(1)
     some: dict[str, tuple[pa.DataType, Any]] = {
@@ -331,7 +331,7 @@ UNREADABLE: list[tuple[list[Row], Row]] = [
 
 
 @pytest.mark.parametrize(("rows", "roles"), UNREADABLE)
-def test_rows_that_cannot_be_read_are_refused_or_quarantined_alike(
+def test_both_engines_refuse_or_quarantine_the_same_unreadable_rows(
     tmp_path: Path, rows: list[Row], roles: Row
 ) -> None:
     path = write_json(tmp_path / "in.jsonl", rows)
@@ -361,7 +361,7 @@ def damaged_csv(rng: random.Random, rows: list[Row], encoding: str) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_files_as_they_are_give_the_same_rows(tmp_path: Path, seed: int) -> None:
+def test_both_engines_read_unusual_files_alike(tmp_path: Path, seed: int) -> None:
     """Quoted line ends, other numbers of fields, byte-order marks, Latin-1, several files, folders."""
     rng = random.Random(seed)
     encoding = ["utf-8-sig", "latin-1", "utf-16", "utf-8"][seed % 4]
@@ -396,7 +396,7 @@ def test_files_as_they_are_give_the_same_rows(tmp_path: Path, seed: int) -> None
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_parts_of_large_files_have_the_rows_of_the_whole(
+def test_large_files_read_in_parts_give_the_same_rows(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from antecede.causal_order import event_files_on_spark
@@ -417,7 +417,7 @@ def test_parts_of_large_files_have_the_rows_of_the_whole(
     assert result.counts.rows == len(rows) + 2
 
 
-def test_three_rows_of_csv_need_no_spark(tmp_path: Path) -> None:
+def test_a_small_csv_file_is_ordered_without_spark(tmp_path: Path) -> None:
     (tmp_path / "chat.csv").write_text("id,after,text\nb,a,yes\na,,tea?\nc,lost,\n")
     program = """
 import sys

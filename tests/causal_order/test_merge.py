@@ -30,7 +30,7 @@ def table_of(records: list[Written]) -> pa.Table:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_whole_table_is_merged_as_the_definition_says(seed: int) -> None:
+def test_a_whole_table_is_merged_by_the_definition(seed: int) -> None:
     rng = random.Random(seed)
     records = History(rng, transactions=rng.randrange(1, 20), partitions=rng.choice((1, 1, 3))).records
     rng.shuffle(records)
@@ -45,7 +45,7 @@ def test_a_whole_table_is_merged_as_the_definition_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_records_are_held_exactly_if_something_before_them_is_lost(seed: int) -> None:
+def test_records_are_held_exactly_if_a_predecessor_is_missing(seed: int) -> None:
     rng = random.Random(seed)
     records = History(rng, transactions=rng.randrange(1, 20), partitions=rng.choice((1, 2))).records
     lost = {one.name for one in records if not one.snapshot and rng.random() < 0.03}
@@ -85,7 +85,7 @@ class Entries:
 def merge_in_batches(
     records: list[Written], rng: random.Random, rules: MergeRules
 ) -> tuple[list[str], RowCounts]:
-    """The names of the records that come out, whatever the batches are."""
+    """The names of the emitted records, split into random batches."""
     store, emitted, sums = Entries(), list[str](), RowCounts()
     order_rules = OrderRules(
         Columns(Form.IDS, None), OnMissing.HOLD, 0, 1 << 40, internal_columns=(ARRIVED,), tail_bytes=500
@@ -137,7 +137,7 @@ def test_partitions_that_are_late_need_no_consecutive_offsets(seed: int) -> None
     assert counts.late == 0 or partitions > 1
 
 
-def test_markers_that_contradict_a_partition_hold_what_they_contradict() -> None:
+def test_transactions_contradicting_partition_order_are_held() -> None:
     """A later transaction is before an earlier one in a partition: both cannot be right."""
 
     def event(name: str, offset: int) -> Written:

@@ -1,4 +1,5 @@
-"""antecede order on dumps of Debezium's topics: merged, the same on every engine; what is missing is told."""
+"""antecede order on dumps of Debezium's topics: merged alike by every engine, with missing records
+reported."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_a_folder_of_topics_is_recognised_and_merged_the_same_on_both_engines(tm
     assert [row["kind"] for row in rows if row["causal_index"] == first["causal_index"] - 1] == ["BEGIN"]
 
 
-def test_transactions_are_complete_without_a_table_that_is_not_read(tmp_path: Path) -> None:
+def test_transactions_complete_without_topics_that_are_not_read(tmp_path: Path) -> None:
     history = History(random.Random(8), 20, again=False)
     records = [
         one for one in history.records if one.topic != "shop.public.payments" or one.snapshot == "last"
@@ -103,7 +104,7 @@ def test_a_stream_of_files_is_merged(tmp_path: Path) -> None:
     check_order(records, [row["name"] for row in merged(tmp_path / "out")])
 
 
-def test_other_presets_are_no_streams_and_other_rules_are_refused(tmp_path: Path) -> None:
+def test_other_presets_cannot_stream_and_conflicting_rules_are_refused(tmp_path: Path) -> None:
     topics = dump(History(random.Random(4), 1).records, tmp_path / "topics")
     stream = (topics, "--out", tmp_path / "out", "--stream")
     assert "a stream reads tables of events" in order(*stream, "--preset", "otlp", code=2)
@@ -114,7 +115,7 @@ def test_other_presets_are_no_streams_and_other_rules_are_refused(tmp_path: Path
 @pytest.mark.parametrize(
     "value", ["5", '"text"', "[1]", '{"op": 7}', '{"status": "END", "id": "7"}', "{", "\x00"]
 )
-def test_what_is_no_change_event_is_quarantined_and_refused_if_strict(value: str, tmp_path: Path) -> None:
+def test_non_change_events_are_quarantined_or_refused_with_strict(value: str, tmp_path: Path) -> None:
     records = History(random.Random(5), 3).records
     bad = Written("bad", MARKERS, 0, 10_000, None, value)
     topics = dump([*records, bad], tmp_path / "topics")

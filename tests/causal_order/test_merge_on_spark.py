@@ -39,7 +39,7 @@ def write_records(records: list[Written], file: Path) -> None:
     pq.write_table(pa.table(columns), file)
 
 
-def test_a_batch_is_merged_as_locally(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_merged_on_spark_equals_the_local_merge(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(5)
     records = [one for one in History(rng, 40, partitions=2).records if one.snapshot or rng.random() < 0.997]
     rng.shuffle(records)
@@ -60,7 +60,7 @@ def test_a_batch_is_merged_as_locally(spark: SparkSession, tmp_path: Path) -> No
     assert bytes(first.value).decode() == next(one.value for one in records if one.name == "700:1")
 
 
-def test_a_stream_gives_every_record_once_and_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_emits_every_record_once_and_reports_held_ones(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(6)
     history = History(rng, 60, again=False)
     lost = {"759:1", "759:END"}
@@ -90,7 +90,7 @@ def test_a_stream_gives_every_record_once_and_says_what_it_holds(spark: SparkSes
     assert missing <= places | lost
 
 
-def test_what_is_no_table_of_records_is_refused_with_the_column(spark: SparkSession) -> None:
+def test_a_table_without_kafka_columns_is_refused_naming_the_column(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="no column value"):
         merge_debezium(spark.createDataFrame([], "key binary, topic string, partition int, offset long"))
     with pytest.raises(InputError, match="'dense' is none of increasing, consecutive"):

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from antecede.spark import stream_counts
 
 KILLS = kills(1)
-"""That a stream may be killed again, test_causal_order_restart.py shows of the same state."""
+"""test_causal_order_restart.py shows that a stream with the same state may be killed repeatedly."""
 _FILES = 2
-"""That come before each start."""
+"""Files that arrive before each start."""
 _TRANSACTIONS = int(os.environ.get("ANTECEDE_TRANSACTIONS", "120"))
-"""For each start."""
+"""Transactions for each start."""
 
 
 def shuffled(history: History, rng: random.Random) -> list[Written]:

@@ -21,5 +21,5 @@ def test_files_are_ordered_by_the_definition_and_nothing_is_altered(tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5, 8])
-def test_the_same_on_spark(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_spark_orders_random_files_by_the_definition(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check_table(make_table(random.Random(seed), tmp_path / "in"), tmp_path / "out", "spark")

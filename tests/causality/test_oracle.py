@@ -73,7 +73,7 @@ class BruteForce:
         return {((p, i), (p, j)) for p, i in self.events for q, j in self.events if p == q and i < j}
 
     def _first(self, process: int, message: MessageId) -> Place | None:
-        """Where a process first had a message, by sending or by delivering it."""
+        """The position at which a process first had a message, by sending or by delivering it."""
         places = [
             place for place, step in self.events.items() if place[0] == process and step.message == message
         ]
@@ -188,8 +188,8 @@ def test_the_path_is_a_shortest_one() -> None:
     ]
 
 
-def test_a_gap_upstream_still_counts() -> None:
-    """c's sender never had a, and still a happened before c, by way of b."""
+def test_a_gap_in_the_causal_path_still_counts() -> None:
+    """The sender of c never delivered a; still a happened before c, through b."""
     execution = Execution.from_tuples(
         [("send", 0, 1)],
         [("deliver", 0, 1), ("send", 1, 1)],
@@ -200,7 +200,7 @@ def test_a_gap_upstream_still_counts() -> None:
     assert (verdict.causal_pairs_late, verdict.causal_pairs_never, verdict.missing) == (3, 1, 4)
 
 
-def test_a_cycle_is_impossible_and_does_not_poison_the_rest() -> None:
+def test_a_cycle_is_impossible_and_leaves_other_verdicts_intact() -> None:
     execution = Execution.from_tuples(
         [("deliver", 1, 1), ("send", 0, 1)],
         [("deliver", 0, 1), ("send", 1, 1)],

@@ -60,19 +60,19 @@ def test_every_schedule_with_a_fault_is_right(name: str, faults: dict[str, int])
     assert (report.passed, report.complete) == (True, True), report.violation
 
 
-def test_overlapping_groups() -> None:
+def test_every_schedule_of_overlapping_groups_passes() -> None:
     report = explore(find_protocol("multigroup"), Bounds(groups=TRIANGLE))
     assert (report.passed, report.complete) == (True, True), report.violation
 
 
-def test_links_that_open_and_close() -> None:
+def test_every_schedule_of_changing_links_passes() -> None:
     report = explore(find_protocol("pc"), Bounds(total=1, link_changes=2, layout={"overlay": "line"}))
     assert (report.passed, report.complete) == (True, True), report.violation
 
 
 @pytest.mark.parametrize("name", ["hcg", "basic"])
-def test_time_goes_on_for_a_process_that_crashes(name: str) -> None:
-    """What arrives again does so within its time, or nobody could rely on bounded delays."""
+def test_time_passes_for_a_crashed_process(name: str) -> None:
+    """Retransmitted packets arrive within the delay bound, or no protocol could rely on it."""
     report = explore(find_protocol(name), Bounds(peers=2, crashes=1))
     assert (report.passed, report.complete) == (True, True), report.violation
 
@@ -106,7 +106,7 @@ def test_reductions_change_no_verdict(kind: type[Protocol]) -> None:
         assert states == sorted(states)
 
 
-def test_states_of_a_known_group() -> None:
+def test_the_state_count_of_a_small_group_matches_brute_force() -> None:
     """Two peers with a message each: a peer broadcasts (b), receives (r) and delivers (d), r before d."""
     explored = Exploration(CheckedGroup(find_protocol("mbcp"), Bounds(peers=2)), order=False, symmetry=False)
     *_, progress = explored.run(1000)
@@ -117,7 +117,7 @@ Done = tuple[str, ...]
 
 
 def count_two_peers() -> int:
-    """By brute force: what each has done, and whether its broadcast came before its delivery."""
+    """By brute force over what each peer has done and whether its broadcast preceded its delivery."""
     found: set[tuple[tuple[frozenset[str], bool], ...]] = set()
     todo: list[tuple[Done, Done]] = [((), ())]
     while todo:
@@ -135,7 +135,7 @@ def count_two_peers() -> int:
     return len(found)
 
 
-def test_bounds_that_make_no_sense_are_refused() -> None:
+def test_invalid_bounds_are_refused() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"peers": 0}, "at least one peer"),
         ({"peers": 8, "messages": 8}, "more than 24 messages"),

@@ -36,7 +36,7 @@ def on_spark(name: str, bounds: Bounds, folder: Path, most: int = 10**6) -> Expl
 
 
 @pytest.mark.usefixtures("spark")
-def test_spark_counts_what_one_process_counts_and_continues(tmp_path: Path) -> None:
+def test_an_exploration_on_spark_counts_as_one_process_and_resumes(tmp_path: Path) -> None:
     expected = here(find_protocol("mbcp"), FAULTS)
     folder = tmp_path / "exploration"
     stopped = on_spark("mbcp", FAULTS, folder, most=20)
@@ -48,14 +48,14 @@ def test_spark_counts_what_one_process_counts_and_continues(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("spark")
-def test_spark_finds_what_one_process_finds(tmp_path: Path) -> None:
+def test_an_exploration_on_spark_finds_the_same_violation(tmp_path: Path) -> None:
     name = f"{broken_protocols.__name__}:MbcpWithoutFifo"
     bounds = Bounds(peers=2, messages=2, total=2)
     found = on_spark(name, bounds, tmp_path / "exploration")
     assert found.violation == here(find_protocol(name), bounds).violation
 
 
-def test_states_are_the_same_elsewhere() -> None:
+def test_encoded_states_decode_alike_for_another_worker() -> None:
     """What one process encodes, another decodes to the same state, though its numbers differ."""
     ours, theirs = (CheckedGroup(find_protocol("freescale"), FAULTS) for _ in range(2))
     sent, received = PortableStates(ours), PortableStates(theirs)

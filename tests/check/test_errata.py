@@ -63,7 +63,7 @@ def test_no_page_has_a_run_that_is_not_in_the_catalogue() -> None:
     assert [run.name for run in smallest_runs()] == [erratum.name for erratum in ERRATA]
 
 
-def test_rules_that_fail_as_printed_say_what_is_done_instead() -> None:
+def test_rules_that_fail_as_printed_state_the_correction() -> None:
     assert AS_PRINTED.keys() | set(AS_READ) <= {erratum.name for erratum in ERRATA}
     assert all(bool(run.corrected) == (run.kind == "printed") for run in smallest_runs())
     assert all(run.drawing.startswith("data:image/svg+xml;base64,") for run in smallest_runs())

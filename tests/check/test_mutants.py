@@ -111,7 +111,7 @@ def test_every_mutant_that_breaks_something_is_found(protocol: str, module: str)
     assert long == []
 
 
-def test_every_reason_is_a_mutant_s() -> None:
+def test_every_listed_reason_belongs_to_a_mutant() -> None:
     names = [mutant.name for protocol, module in MODULES for mutant in mutants_of(protocol, module)]
     parts = [part for parts in EQUIVALENT.values() for part in parts]
     assert [part for part in parts if not any(part in name for name in names)] == []

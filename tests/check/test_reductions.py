@@ -32,7 +32,7 @@ End = tuple[tuple[tuple[bytes, int], ...], tuple[int, ...]]
 def explore_ends(
     kind: type[Protocol], bounds: Bounds, order: bool
 ) -> tuple[set[End], int, CheckViolation | None]:
-    """Where a group can end: its processes, and what happened before which message."""
+    """The final states of a group: its processes, and the causal past of every message."""
     group = CheckedGroup(kind, bounds)
     exploration = Exploration(group, order, symmetry=False)
     seen, level = {group.initial}, [group.initial]
@@ -59,7 +59,7 @@ def explore_ends(
 
 @pytest.mark.parametrize("bounds", SMALL, ids=["", "duplicate", "loss", "two"])
 @pytest.mark.parametrize("name", ["mbcp", "multigroup", *RELAYED])
-def test_a_group_ends_in_the_same_states(name: str, bounds: Bounds) -> None:
+def test_reductions_preserve_the_final_states_of_a_group(name: str, bounds: Bounds) -> None:
     reduced, few, wrong = explore_ends(find_protocol(name), bounds, order=True)
     all_of_them, many, also_wrong = explore_ends(find_protocol(name), bounds, order=False)
     assert (wrong is None) == (also_wrong is None)
@@ -69,15 +69,15 @@ def test_a_group_ends_in_the_same_states(name: str, bounds: Bounds) -> None:
 
 
 @pytest.mark.parametrize("name", ["vcube-agg", "freescale"])
-def test_a_group_with_a_crash_ends_in_the_same_states(name: str) -> None:
+def test_reductions_preserve_the_final_states_of_a_group_with_a_crash(name: str) -> None:
     bounds = Bounds(total=2, crashes=1)
     reduced, _, wrong = explore_ends(find_protocol(name), bounds, order=True)
     assert wrong is None
     assert reduced == explore_ends(find_protocol(name), bounds, order=False)[0]
 
 
-def test_whoever_has_lost_a_packet_does_not_use_up_the_crash_of_another() -> None:
-    """A process that can only crash is no reason to explore nobody else."""
+def test_a_lost_packet_does_not_consume_the_crash_of_another_process() -> None:
+    """A process that can only crash must not keep the others from being explored."""
     bounds = Bounds(peers=3, total=2, losses=1, crashes=1)
     reduced, _, wrong = explore_ends(find_protocol("mbcp"), bounds, order=True)
     assert wrong is None
@@ -133,7 +133,7 @@ class FloodingLastInFirstOut(Flooding):
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_what_a_protocol_declares_wrongly_is_found(kind: type[Protocol], words: str) -> None:
+def test_wrong_protocol_declarations_are_detected(kind: type[Protocol], words: str) -> None:
     exploration = Exploration(CheckedGroup(kind, Bounds()))
     *_, progress = exploration.run(100_000)
     assert progress.violation is not None

@@ -1,4 +1,4 @@
-"""`verify` shows a small run that fails, however large the one that it found."""
+"""`verify` shrinks every failing run to a small one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BROKEN: list[tuple[str, tuple[int, int, int], str]] = [
 
 
 @pytest.mark.parametrize(("name", "size", "why"), BROKEN, ids=lambda value: str(value).rpartition(":")[2])
-def test_what_verify_finds_is_shrunk(name: str, size: tuple[int, int, int], why: str) -> None:
+def test_a_failure_found_by_verify_is_shrunk(name: str, size: tuple[int, int, int], why: str) -> None:
     for report in verify(name, 300, seed=1):
         if report.failed:
             break

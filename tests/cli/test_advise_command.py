@@ -27,7 +27,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_table_and_a_sentence(trace: Path) -> None:
+def test_advise_prints_a_table_and_a_recommendation(trace: Path) -> None:
     done = antecede("advise", str(trace))
     assert done.returncode == 0, done.stderr
     assert not done.stderr
@@ -59,7 +59,7 @@ def test_json_and_options(trace: Path, tmp_path: Path) -> None:
     assert (given["delay"], given["delay_mean_ns"]) == ("given", 3_000_000)
 
 
-def test_tables_of_dependencies_and_foreign_columns(tmp_path: Path) -> None:
+def test_advise_reads_dependency_tables_and_mapped_columns(tmp_path: Path) -> None:
     table = tmp_path / "graph.csv"
     table.write_text("node,process,parents\n1,a,\n2,b,1\n3,a,2\n4,c,3 1\n")
     (run,) = document(str(table))["runs"]
@@ -72,7 +72,7 @@ def test_tables_of_dependencies_and_foreign_columns(tmp_path: Path) -> None:
     assert (run["run"], run["processes"], run["messages"]) == ("log", 2, 2)
 
 
-def test_clocks_alone_are_enough(tmp_path: Path) -> None:
+def test_advise_reads_logs_with_vector_clocks_only(tmp_path: Path) -> None:
     log = tmp_path / "clocks.log"
     log.write_text('a {"a":1}\nask\nb {"b":1, "a":1}\nanswer\nc {"c":1, "b":1, "a":1}\nthank\n')
     form = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
@@ -102,7 +102,7 @@ def test_bad_input_is_one_line_and_exit_code_2(trace: Path, arguments: list[str]
     assert not done.stdout
 
 
-def test_several_groups_cannot_be_advised(tmp_path: Path) -> None:
+def test_advise_refuses_several_groups(tmp_path: Path) -> None:
     groups = {"left": (0, 1), "right": (1, 2)}
     simulate_to(tmp_path / "t", scenario(protocol="multigroup", peers=3, seconds=0.5, groups=groups))
     done = antecede("advise", str(tmp_path / "t"))

@@ -42,7 +42,7 @@ def test_a_history_is_recognised_and_every_level_reported() -> None:
     assert "T3 (session 1): wrote 1=2" in lines
 
 
-def test_what_is_causally_consistent_exits_with_0_even_if_stronger_levels_fail() -> None:
+def test_a_causally_consistent_history_exits_with_0_even_if_stronger_levels_fail() -> None:
     code, text = audit(str(SAMPLES / "causal_only.txt"))
     assert code == 0
     assert "CyclicHB" in text
@@ -50,7 +50,7 @@ def test_what_is_causally_consistent_exits_with_0_even_if_stronger_levels_fail()
     assert audit(str(SAMPLES / "long_fork.txt"), "--level", "causal-convergence")[0] == 0
 
 
-def test_the_level_that_is_demanded_is_the_only_one_that_is_decided() -> None:
+def test_only_the_demanded_level_is_decided() -> None:
     code, text = audit(str(SAMPLES / "not_causal.txt"), "--level", "RA", "--json")
     document = json.loads(text)
     assert (code, document["clean"], document["demanded"]) == (0, True, "RA")
@@ -67,7 +67,7 @@ def test_json_has_the_witness() -> None:
     assert violation["transactions"][4] == {"name": "T4", "session": "2", "operations": ["read 1=0"]}
 
 
-def test_the_answer_says_what_it_is_based_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_includes_the_lineage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = SAMPLES / "long_fork.txt"
     _, text = audit(str(path))
     assert text.splitlines()[-1].startswith("6 operations of 1 file (long_fork.txt); 1 run; in this process;")
@@ -114,7 +114,7 @@ def test_mistakes_get_one_sentence(arguments: list[str], sentence: str) -> None:
         audit(str(SAMPLES / arguments[0]), *arguments[1:])
 
 
-def test_names_from_a_file_cannot_move_the_cursor(tmp_path: Path) -> None:
+def test_names_from_a_file_cannot_control_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "history.txt"
     path.write_text("w x\x1b[2J 1\n=====\nr x\x1b[2J 2\n")
     code, text = audit(str(path))
@@ -129,7 +129,7 @@ OPERATIONS = """{:type :invoke, :f :txn, :value [[:w 1 1]], :process 0, :index 0
 
 
 @pytest.mark.parametrize("preset", [[], ["--preset", "jepsen"]])
-def test_the_folder_that_jepsen_stores_a_test_in_is_its_history(preset: list[str], tmp_path: Path) -> None:
+def test_a_jepsen_store_folder_is_read_as_its_history(preset: list[str], tmp_path: Path) -> None:
     (tmp_path / "history.edn").write_text(OPERATIONS)
     (tmp_path / "results.edn").write_text("{:valid? true}")
     (tmp_path / "jepsen.log").write_text("2026-01-01 INFO jepsen.core\n")
@@ -142,7 +142,7 @@ def test_the_folder_that_jepsen_stores_a_test_in_is_its_history(preset: list[str
 
 
 @pytest.mark.parametrize("lines", [True, False])
-def test_a_folder_with_the_same_history_in_json(lines: bool, tmp_path: Path) -> None:
+def test_a_jepsen_folder_with_a_json_history_is_read(lines: bool, tmp_path: Path) -> None:
     done = [{"type": kind, "f": "txn", "value": [["w", 1, 1]], "process": 0} for kind in ("invoke", "ok")]
     written = "\n".join(map(json.dumps, done)) if lines else json.dumps(done)
     (tmp_path / "history.json").write_text(written)
@@ -150,7 +150,7 @@ def test_a_folder_with_the_same_history_in_json(lines: bool, tmp_path: Path) -> 
     assert (code, "1 operation of 1 transaction" in text) == (0, True)
 
 
-def test_a_terminal_shows_that_the_first_history_is_compiled_for(tmp_path: Path) -> None:
+def test_a_terminal_shows_compilation_for_the_first_history(tmp_path: Path) -> None:
     """In an installation without compiled code, which takes half a minute to make."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"}
     command = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
@@ -169,7 +169,7 @@ def test_a_terminal_shows_that_the_first_history_is_compiled_for(tmp_path: Path)
     assert b"compiling, once" in shown
 
 
-def test_only_what_is_compiled_is_reported() -> None:
+def test_compilation_is_reported_only_if_it_happens() -> None:
     history = read_history(SAMPLES / "long_fork.txt")
     check(history)
     reported: list[bool] = []

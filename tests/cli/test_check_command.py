@@ -153,7 +153,7 @@ def test_a_violation_of_causal_order_is_shown_rather_than_a_broken_claim(tmp_pat
     assert "carries_immediate_dependencies" not in done.stdout
 
 
-def test_each_verdict_says_what_was_explored() -> None:
+def test_each_verdict_states_the_explored_bounds() -> None:
     faulty = antecede("check", "mbcp", "--peers", "2", "--crashes", "2", "--losses", "1").stdout
     assert faulty.startswith("2 members, 1 message each, 1 lost packet and 2 crashes\n")
     layout = antecede("check", "freescale", "--peers", "2", "--layout", '{"inside": [1]}').stdout
@@ -162,7 +162,7 @@ def test_each_verdict_says_what_was_explored() -> None:
     assert changing.startswith("2 members, 1 message each, 1 leave\n")
 
 
-def test_what_is_not_explored_completely_is_not_called_complete() -> None:
+def test_an_incomplete_exploration_is_not_reported_as_complete() -> None:
     done = antecede("check", "mbcp", "--messages", "2", "--max-states", "1000", "--json")
     (report,) = json.loads(done.stdout)["protocols"]
     assert done.returncode == 0
@@ -171,7 +171,7 @@ def test_what_is_not_explored_completely_is_not_called_complete() -> None:
     assert "holds so far" in antecede("check", "mbcp", "--messages", "2", "--max-states", "1000").stdout
 
 
-def test_members_are_arranged_as_asked_for() -> None:
+def test_the_requested_layout_is_explored() -> None:
     inside = antecede("check", "freescale", "--peers", "2", "--layout", '{"inside": [1]}', "--json")
     (report,) = json.loads(inside.stdout)["protocols"]
     assert (report["bounds"]["layout"], report["complete"]) == ({"inside": [1]}, True)
@@ -208,7 +208,7 @@ def test_a_schedule_is_played_again_step_by_step(folder: Path) -> None:
     assert "p2: it delivers p1:1 before p0:1" in done.stdout
 
 
-def test_a_schedule_that_the_mended_protocol_does_not_allow_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_schedule_impossible_on_the_fixed_protocol_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(HASTY.replace("[])", "unmet)"))
     done = antecede("check", "--replay", str(folder / "found" / "mine.Hasty.json"), cwd=tmp_path)
     assert done.returncode == 2

@@ -302,7 +302,7 @@ def test_importing_is_cheap_and_the_core_needs_no_extra() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
-def test_a_missing_extra_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_with_the_install_command(tmp_path: Path) -> None:
     script = (
         "import sys; sys.modules['pyarrow'] = None; sys.argv = ['antecede', 'audit', '.'];"
         "from antecede.cli.main import main; main()"

@@ -1,4 +1,4 @@
-"""Files that commands write: a flipped bit in one is noticed, and nobody but their owner can read them."""
+"""Files that commands write: a flipped bit is detected, and only the owner can read the files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_audit_notices_a_flipped_bit_in_any_column(trace: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_it_is_one_sentence_that_names_the_file(trace: Path, tmp_path: Path, engine: str) -> None:
+def test_a_damaged_trace_is_refused_in_one_sentence_naming_the_file(
+    trace: Path, tmp_path: Path, engine: str
+) -> None:
     damaged = flipped(trace, tmp_path / "damaged", pages(trace)["seq"][-1])
     done = antecede("audit", str(damaged), "--engine", engine)
     assert done.returncode == 2
@@ -68,7 +70,7 @@ def test_it_is_one_sentence_that_names_the_file(trace: Path, tmp_path: Path, eng
 
 
 def test_no_flipped_bit_changes_what_is_read(trace: Path, tmp_path: Path) -> None:
-    """Anywhere in the file: it is refused, or the rows are the same."""
+    """Wherever the bit is flipped, the file is refused or its rows are unchanged."""
     whole = read_trace(trace)
     size = (trace / PART).stat().st_size
     for place in range(0, size, max(1, size // 3000)):
@@ -100,7 +102,7 @@ def test_files_are_for_their_owner_only(trace: Path, tmp_path: Path, umask: int)
     assert_private(out)
 
 
-def test_so_are_those_that_spark_writes(trace: Path, tmp_path: Path) -> None:
+def test_files_written_by_spark_are_readable_only_by_their_owner(trace: Path, tmp_path: Path) -> None:
     done = antecede("graph", str(trace), "--engine", "spark", "--out", str(tmp_path / "graph"), umask=0)
     assert done.returncode == 0, done.stderr
     assert_private(tmp_path / "graph")

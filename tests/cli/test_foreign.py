@@ -20,7 +20,7 @@ def antecede(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return command_line.antecede(*arguments, cwd=folder)
 
 
-def test_help_teaches_the_formats(tmp_path: Path) -> None:
+def test_import_help_explains_the_formats(tmp_path: Path) -> None:
     told = antecede(tmp_path, "import", "--help").stdout
     for word in ("shiviz", "editing", "dependencies", "git", "--regex", "--strict", "--json", "?<host>"):
         assert word in told
@@ -28,7 +28,7 @@ def test_help_teaches_the_formats(tmp_path: Path) -> None:
     assert "message=msg" in antecede(tmp_path, "audit", "--help").stdout
 
 
-def test_import_shows_what_it_found_and_what_is_wrong(tmp_path: Path) -> None:
+def test_import_reports_its_findings_and_skipped_lines(tmp_path: Path) -> None:
     (tmp_path / "it.log").write_text(LOG)
     done = antecede(tmp_path, "import", "shiviz", "it.log", "--out", "out")
     assert done.returncode == 0, done.stderr
@@ -149,7 +149,7 @@ ana,3,deliver,c,
 """
 
 
-def test_without_receivers_missing_deliveries_say_that_everybody_was_expected(tmp_path: Path) -> None:
+def test_missing_deliveries_without_a_destinations_column_explain_the_assumption(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(POINT_TO_POINT)
     hint = "no column destinations: every message is expected at every process"
     found = antecede(tmp_path, "audit", "log.csv", "--map", "message=msg", "--html", "a.html")
@@ -169,7 +169,7 @@ def test_without_receivers_missing_deliveries_say_that_everybody_was_expected(tm
     assert "addressed" in (tmp_path / "b.html").read_text()
 
 
-def test_a_table_under_our_names_without_receivers_says_so_too(tmp_path: Path) -> None:
+def test_an_unmapped_table_without_destinations_explains_the_assumption(tmp_path: Path) -> None:
     header = "run,group,process,index,kind,origin,seq,time\n"
     (tmp_path / "log.csv").write_text(
         f"{header}r,g,a,1,send,a,1,1\nr,g,b,1,deliver,a,1,2\nr,g,c,1,send,c,1,3\n"
@@ -199,7 +199,9 @@ def test_an_error_names_the_command_or_the_map_that_helps(
 @pytest.mark.parametrize(
     ("seq", "judged"), [("", "the order of the records was not judged"), (",seq", "in their own process")]
 )
-def test_clean_dependencies_say_whether_their_order_was_judged(seq: str, judged: str, tmp_path: Path) -> None:
+def test_a_clean_dependency_audit_states_whether_order_was_judged(
+    seq: str, judged: str, tmp_path: Path
+) -> None:
     places = (",2", ",1", ",1") if seq else ("", "", "")
     rows = (f"{row}{place}" for row, place in zip(("b,x,a", "a,x,", "c,y,b"), places, strict=True))
     (tmp_path / "log.csv").write_text("\n".join([f"node,process,parents{seq}", *rows, ""]))
@@ -210,7 +212,7 @@ def test_clean_dependencies_say_whether_their_order_was_judged(seq: str, judged:
     assert found["order_judged"] == bool(seq)
 
 
-def test_a_source_without_deliveries_is_audited_without_a_page(tmp_path: Path) -> None:
+def test_html_writes_no_page_for_a_source_without_deliveries(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("node,process,parents\na,x,\nb,x,a\n")
     done = antecede(tmp_path, "audit", "log.csv", "--html", "page.html")
     assert done.returncode == 0
@@ -220,7 +222,7 @@ def test_a_source_without_deliveries_is_audited_without_a_page(tmp_path: Path) -
     assert not (tmp_path / "page.html").exists()
 
 
-def test_the_page_of_a_log_without_membership_has_no_counts_of_it(tmp_path: Path) -> None:
+def test_the_page_of_a_log_without_membership_omits_membership_counts(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(POINT_TO_POINT)
     antecede(tmp_path, "audit", "log.csv", "--map", "message=msg", "--html", "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -228,7 +230,7 @@ def test_the_page_of_a_log_without_membership_has_no_counts_of_it(tmp_path: Path
     assert "members wrongly in a view" not in page
 
 
-def test_the_help_names_what_map_knows(tmp_path: Path) -> None:
+def test_audit_help_lists_the_fields_of_map(tmp_path: Path) -> None:
     told = " ".join(antecede(tmp_path, "audit", "--help").stdout.replace("│", " ").split())
     for name in ("process", "kind", "message", "origin", "seq", "index", "destinations", "time", "parents"):
         assert name in told, name

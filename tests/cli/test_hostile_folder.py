@@ -1,4 +1,4 @@
-"""Commands that are run in somebody else's folder: its files are read, never executed."""
+"""Commands run in a folder of somebody else: its files are read, never executed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GRID = '[run]\nseconds = 0.3\npeers = 3\nprotocol = "{protocol}"\n[grid]\nseed =
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of every kind that a command reads, beside modules that say when they are executed."""
+    """Files of every kind that a command reads, next to modules that record their own execution."""
     folder = tmp_path_factory.mktemp("hostile")
     simulate_to(folder / "trace", scenario(protocol="mbcp", peers=3, seconds=0.5, seed=7))
     (folder / "log.jsonl").write_text(
@@ -96,15 +96,17 @@ def test_no_file_of_the_current_folder_is_executed(
 @pytest.mark.parametrize(
     "arguments", [["audit", "trace", "--engine", "spark"], ["sweep", "grid.toml", "--out", "{out}/sweep"]]
 )
-def test_workers_of_spark_execute_none_either(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_spark_workers_execute_no_file_of_the_current_folder(
+    folder: Path, tmp_path: Path, arguments: list[str]
+) -> None:
     """A sweep still finds the one class that the user named, in the folder where the command runs."""
     done = run(folder, str(SCRIPT), *(each.format(out=tmp_path) for each in arguments))
     assert executed(folder) == ""
     assert done.returncode == 0, done.stderr
 
 
-def test_python_dash_m_executes_none_of_what_it_loads_later(folder: Path) -> None:
-    """Python itself looks here first for `antecede` and what it needs to start; with -P it does not."""
+def test_python_dash_m_imports_nothing_from_the_current_folder_after_startup(folder: Path) -> None:
+    """At startup Python itself searches the current folder for `antecede` first, except with -P."""
     early = folder / "antecede.py", folder / "typing.py"
     for file in early:
         file.rename(file.with_suffix(".off"))
@@ -128,7 +130,7 @@ def test_python_dash_m_executes_none_of_what_it_loads_later(folder: Path) -> Non
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_class_that_the_user_names_is_loaded_from_there_and_nothing_else(
+def test_only_the_class_named_by_the_user_is_loaded_from_the_current_folder(
     folder: Path, arguments: list[str]
 ) -> None:
     done = run(folder, str(SCRIPT), *arguments, "--json")

@@ -98,7 +98,7 @@ def antecede(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes
 
 
 def checked(done: subprocess.CompletedProcess[bytes], code: int) -> str:
-    """All that was printed; it has nothing raw in it and is no internal error."""
+    """Everything printed, checked to contain no raw control characters and no internal error."""
     shown = done.stdout.decode() + done.stderr.decode()
     assert b"\x1b" not in done.stdout + done.stderr
     assert RAW.findall(shown) == []
@@ -124,7 +124,7 @@ def checked(done: subprocess.CompletedProcess[bytes], code: int) -> str:
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
 )
-def test_results(folder: Path, tmp_path: Path, code: int, arguments: list[str]) -> None:
+def test_results_escape_hostile_text(folder: Path, tmp_path: Path, code: int, arguments: list[str]) -> None:
     shown = checked(antecede(folder, *(each.format(out=tmp_path) for each in arguments)), code)
     for text in tmp_path.glob("*.html"):
         assert RAW.findall(text.read_text("utf-8")) == []
@@ -148,7 +148,7 @@ def test_results(folder: Path, tmp_path: Path, code: int, arguments: list[str]) 
     ],
     ids=lambda arguments: arguments[1],
 )
-def test_imports(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_import_reports_escape_hostile_text(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
     shown = checked(antecede(folder, "import", *arguments, "--out", str(tmp_path / "table")), 0)
     assert ": 1" in shown
     strict = antecede(folder, "import", *arguments, "--out", str(tmp_path / "strict"), "--strict")
@@ -184,14 +184,14 @@ def test_imports(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
     ],
     ids=lambda arguments: f"{arguments[0]} {arguments[1][:8]}" if len(arguments) > 1 else "command",
 )
-def test_errors(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_errors_escape_hostile_text(folder: Path, tmp_path: Path, arguments: list[str]) -> None:
     done = antecede(folder, *(each.replace("{out}", str(tmp_path)) for each in arguments))
     shown = checked(done, 2)
     assert shown.startswith("error: ")
     assert shown.count("\n") == 1
 
 
-def test_json_is_the_name_itself_and_shows_nothing_raw(folder: Path) -> None:
+def test_json_carries_the_exact_name_without_raw_control_characters(folder: Path) -> None:
     shown = checked(antecede(folder, "explain", "log.jsonl", "--message", f"{BO}:1", "--json"), 0)
     document = json.loads(shown)
     assert document["message"] == f"{BO}:1"
@@ -205,7 +205,7 @@ def test_a_path_that_is_not_utf_8_is_shown_escaped(folder: Path) -> None:
     assert r"\udcff\x1b" in checked(done, 2)
 
 
-def test_progress_shows_markup_as_it_is(folder: Path, tmp_path: Path) -> None:
+def test_progress_shows_rich_markup_literally(folder: Path, tmp_path: Path) -> None:
     """On a terminal, which takes Rich's own escape sequences; the name of a protocol comes from the user."""
     terminal = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm"}
     (tmp_path / "mine.py").write_text("from antecede.protocols.mbcp import Mbcp\n")

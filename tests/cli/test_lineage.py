@@ -1,4 +1,4 @@
-"""Every answer says what it is based on: files, rows read, rows skipped and why, runs, engine and version."""
+"""Every result states its lineage: files, rows read, rows skipped and why, runs, engine and version."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_names_what_it_read(logs: Path, command: str) -> None:
+def test_every_command_reports_its_lineage(logs: Path, command: str) -> None:
     arguments = [command, str(logs), *MAP, *COMMANDS[command]]
     found: dict[str, Any] = json.loads(invoke(*arguments, "--json"))["lineage"]
     files = [(Path(each["file"]).name, each["rows"], each["bytes"]) for each in found["files"]]
@@ -71,8 +71,8 @@ LATE = [
 BY_ROWS = "no column index: the events of each process are taken in the order of the rows"
 
 
-def test_a_log_without_an_index_says_that_its_rows_decide(tmp_path: Path) -> None:
-    """With the column that orders the events left unmapped, the verdict is that of the rows."""
+def test_a_log_without_an_index_reports_that_row_order_decides(tmp_path: Path) -> None:
+    """If the column that orders the events is not mapped, row order decides the verdict."""
     log, page = tmp_path / "log.csv", tmp_path / "audit.html"
     log.write_text("\n".join(["process,idx,kind,msg", *sorted(LATE, reverse=True), ""]))
     unmapped = [str(log), "--map", "message=msg"]
@@ -103,14 +103,14 @@ def test_a_data_frame_without_an_index_is_refused(spark: SparkSession) -> None:
         audit(rows)
 
 
-def test_the_page_names_what_it_read(logs: Path, tmp_path: Path) -> None:
+def test_the_audit_page_shows_the_lineage(logs: Path, tmp_path: Path) -> None:
     invoke("audit", str(logs), *MAP, "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     assert "7 rows of 2 files (ana.csv, ben.jsonl), 3 skipped; 1 run" in page
 
 
 @pytest.mark.parametrize("command", ["audit", "graph"])
-def test_a_trace_of_ours_has_a_lineage_too(tmp_path: Path, command: str) -> None:
+def test_an_antecede_trace_has_a_lineage(tmp_path: Path, command: str) -> None:
     simulate_to(tmp_path / "t", scenario(protocol="mbcp", peers=3, seconds=0.5))
     rows = pq.read_table(tmp_path / "t" / "part-00000.parquet").num_rows
     found = json.loads(invoke(command, str(tmp_path / "t"), "--json"))["lineage"]
@@ -128,7 +128,7 @@ def test_a_table_of_dependencies_has_a_lineage_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_order_names_what_it_read(spark: SparkSession, tmp_path: Path, form: str, engine: str) -> None:
+def test_order_reports_its_lineage(spark: SparkSession, tmp_path: Path, form: str, engine: str) -> None:
     rows = [("tea", "b", "a"), ("tea", "a", ""), ("bar", "c", "lost"), ("zoo", "a", "")]
     for name, own in (("one", rows[:3]), ("two", rows[3:])):
         table = pa.table(dict(zip(("room", "id", "after"), map(list, zip(*own, strict=True)), strict=True)))
@@ -156,7 +156,7 @@ def test_order_names_what_it_read(spark: SparkSession, tmp_path: Path, form: str
 
 
 @pytest.mark.parametrize(("sample", "rows"), [("kcat.jsonl", 6), ("debezium.jsonl", 6)])
-def test_order_of_a_source_says_what_it_left_out(tmp_path: Path, sample: str, rows: int) -> None:
+def test_order_of_a_source_reports_skipped_records(tmp_path: Path, sample: str, rows: int) -> None:
     file = tmp_path / sample
     text = (Path(__file__).parents[1] / "sources" / "samples" / sample).read_text()
     file.write_text(f'{text.rstrip()}\n{{"topic": "orders", "part\n')
@@ -214,7 +214,7 @@ LOGS = {
     "changes.jsonl": (CHANGES, 3, 1),
     "spans.jsonl": (SPANS + '{"resourceSpans": [{"broken\n', 4, 1),
 }
-"""The text of a file, how many records it has, and how many of them are not judged."""
+"""The text of a file, its number of records, and how many of those are skipped."""
 
 
 @pytest.mark.parametrize("command", ["audit", "graph", "advise"])
@@ -229,14 +229,14 @@ def test_every_record_is_counted_once(tmp_path: Path, name: str, command: str) -
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_order_reads_as_many(tmp_path: Path, name: str) -> None:
+def test_order_reads_as_many_records_as_audit(tmp_path: Path, name: str) -> None:
     text, rows, _ = LOGS[name]
     (tmp_path / name).write_text(text)
     words = ["order", str(tmp_path / name), "--out", str(tmp_path / "out"), "--json"]
     assert json.loads(invoke(*words))["lineage"]["rows_read"] == rows
 
 
-def test_spark_counts_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reports_the_same_lineage(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "spans.jsonl").write_text(LOGS["spans.jsonl"][0])
     here, there = (
         json.loads(invoke("audit", str(tmp_path / "spans.jsonl"), "--engine", engine, "--json"))
@@ -246,14 +246,14 @@ def test_spark_counts_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert there["lineage"] == here["lineage"] | {"engine": "spark"}
 
 
-def test_what_is_nothing_to_judge_is_listed(tmp_path: Path) -> None:
+def test_records_that_need_no_judgement_are_listed(tmp_path: Path) -> None:
     (tmp_path / "changes.jsonl").write_text(CHANGES)
     shown = invoke("audit", str(tmp_path / "changes.jsonl"))
     assert "left out, tombstones, which have no value: 1 (changes.jsonl, row 3)" in shown
     assert "3 rows of 1 file (changes.jsonl), 1 skipped" in shown
 
 
-def test_numbers_that_are_not_rows_say_what_they_are(tmp_path: Path) -> None:
+def test_record_numbers_that_are_not_rows_are_labelled(tmp_path: Path) -> None:
     (tmp_path / "spans.jsonl").write_text(LOGS["spans.jsonl"][0])
     shown = invoke("audit", str(tmp_path / "spans.jsonl"))
     assert "spans.jsonl, span 3)" in shown

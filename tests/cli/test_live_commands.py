@@ -74,7 +74,7 @@ def test_a_cluster_counts_its_cuts_and_leaves_the_folder_of_a_run_that_failed(tm
 
 
 def members_with_a_cut(folder: Path) -> list[Path]:
-    """Wait until a member has cut a connection; the logs of those that have."""
+    """Wait until a member has cut a connection; returns the logs of the members that have."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         logs = [log for log in folder.glob("*/members/*.log") if CUT in log.read_text()]
@@ -233,7 +233,7 @@ def test_a_redelivered_message_is_marked() -> None:
     assert _text_line(Message(delivery, ["ana"], deliveries=1)) == "ana:7  hello"
 
 
-def test_keys_and_metrics_are_options_too(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_node_accepts_keys_and_metrics_options(files: tuple[Path, Path], tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     subprocess.run([*ANTECEDE, "keys", str(keys), "ana", "bo", "--group", "room"], check=True)
     options = ["--metrics", "127.0.0.1:0"]
@@ -272,7 +272,7 @@ def test_two_nodes_talk(files: tuple[Path, Path], tmp_path: Path) -> None:
         assert ana.read_message() == message("bo", 2, "after a night", "ana:3")
 
 
-def test_a_founder_that_waits_for_others_says_so_and_can_be_stopped(tmp_path: Path) -> None:
+def test_a_waiting_founder_reports_it_and_can_be_stopped(tmp_path: Path) -> None:
     config = tmp_path / "ana.toml"
     config.write_text(
         'group = "room"\nme = "ana"\nfounders = ["ana@127.0.0.1:1", "bo@127.0.0.1:2", "cy@127.0.0.1:3"]\n'
@@ -293,7 +293,7 @@ def test_a_founder_that_waits_for_others_says_so_and_can_be_stopped(tmp_path: Pa
         assert waiting.err.get(timeout=30) == "stopped before it was in the group"
 
 
-def test_a_chat_that_is_not_admitted_yet_says_for_whom_it_waits(tmp_path: Path) -> None:
+def test_chat_reports_which_contacts_it_waits_for_before_admission(tmp_path: Path) -> None:
     arguments = ["chat", "--me", "eve", "--contact", "ana@127.0.0.1:1", "--contact", "bo@127.0.0.1:2"]
     with subprocess.Popen(
         [*ANTECEDE, *arguments], stdout=subprocess.PIPE, text=True, cwd=tmp_path

@@ -1,4 +1,4 @@
-"""What other members write cannot take over the terminal or the log of whoever reads it."""
+"""Text from other members cannot control the reader's terminal or forge log lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_node_prints_bodies_with_escapes() -> None:
     assert line == f"ana:1  {ESCAPED}"
 
 
-def test_node_prints_json_that_a_terminal_may_show() -> None:
+def test_node_prints_terminal_safe_json() -> None:
     (line,) = run(["node", "--me", "ana", "--no-log", "--broadcast-input", "--json"], HOSTILE + "\n", 1)
     assert json.loads(line)["body"] == HOSTILE
     assert line.isascii()
@@ -74,7 +74,7 @@ def test_a_stranger_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("name", ["a\x1b[2J", "b\u202e", "c\x9b", "d\u200b", "\ud800"])
-def test_a_name_can_be_printed(name: str, tmp_path: Path) -> None:
+def test_member_names_must_be_printable(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a name"):
         antecede.join("room", me=name, peers=["bo"])
     with pytest.raises(InputError, match="is not a name"):

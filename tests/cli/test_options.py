@@ -89,7 +89,7 @@ def test_an_option_in_seconds_takes_a_number_or_a_duration(
 
 @pytest.mark.parametrize("command", ["simulate", "cluster 3"])
 @pytest.mark.parametrize("value", ["soon", "20 parsecs", "-1", "nan", "inf"])
-def test_what_is_no_duration_is_one_error(command: str, value: str) -> None:
+def test_an_invalid_duration_is_refused_in_one_line(command: str, value: str) -> None:
     ran = command_line.antecede(*command.split(), f"--seconds={value}")
     assert ran.returncode == 2
     (line,) = ran.stderr.splitlines()

@@ -126,8 +126,8 @@ def test_text_files_get_the_types_that_ids_need(spark: SparkSession, tmp_path: P
     assert rows_of(tmp_path / "c, d" / "outcome=ordered")[0]["room"] == "a"
 
 
-def test_split_ids_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Ids that begin and end with the number of their place, which was once trimmed off them."""
+def test_split_preserves_ids_exactly(spark: SparkSession, tmp_path: Path) -> None:
+    """Ids that begin and end with their position, which an earlier version stripped from them."""
     table = tmp_path / "commits.csv"
     table.write_text("node,parents\n2c2,0a0 ;  1b1\n1b1,0a0\n0a0,\n")
     document = result(
@@ -139,7 +139,7 @@ def test_split_ids_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_the_summary_for_people(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+def test_order_prints_a_readable_summary(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     lines = write_lines(tmp_path / "chat.jsonl", CHAT)
     shown = output("order", lines, "--out", tmp_path / "out", *IDS, "--engine", engine).splitlines()
     assert [line.split() for line in shown[1:6]] == [
@@ -167,9 +167,7 @@ def test_the_summary_for_people(spark: SparkSession, tmp_path: Path, engine: str
     assert counts(released) == {"rows": 6, "ordered": 3, "released": 1, "quarantined": 1, "duplicates": 1}
 
 
-def test_a_stream_continues_where_it_stopped_and_lists_what_it_holds(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_stream_resumes_and_lists_held_rows(spark: SparkSession, tmp_path: Path) -> None:
     inbox, out = tmp_path / "in", tmp_path / "out"
     write_lines(inbox / "1.jsonl", CHAT)
     stream = ("order", inbox, "--out", out, *IDS, "--stream", "--once")
@@ -320,7 +318,7 @@ def test_a_stream_quarantines_rows_that_cannot_be_read(spark: SparkSession, tmp_
         result(*stream, "--strict")
 
 
-def test_files_that_are_no_table_of_events_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_are_not_event_tables_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     def refuses(path: object, message: str, *words: object) -> None:
         with pytest.raises(InputError, match=message):
             output("order", path, "--out", tmp_path / "out", *(words or IDS))

@@ -22,7 +22,7 @@ from antecede.live.store.journal import Journal
 from antecede.live.store.records import Checkpoint
 
 SOCKET = shutil.ignore_patterns("control")
-"""What is in the store of a running member and cannot be copied."""
+"""The socket in a running member's store, which cannot be copied."""
 BODIES: list[Any] = ["one", {"two": 2}, b"\x00three", "four"]
 
 
@@ -32,7 +32,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Ana's store: three messages, a checkpoint, and one more that Bo lacks like the others."""
+    """Ana's store: three messages, a checkpoint and a fourth message, none of which Bo has received."""
 
     async def talk(bodies: list[Any]) -> None:
         async with antecede.join("room", me="ana", peers=["bo"], store=tmp_path / "ana.db") as group:
@@ -56,7 +56,7 @@ def test_an_intact_store(path: Path) -> None:
     assert (report["intact"], report["damages"]) == (True, [])
 
 
-def test_show_says_whose_it_is_and_what_is_in_it(path: Path) -> None:
+def test_show_prints_the_owner_and_content_of_a_store(path: Path) -> None:
     report = json.loads(run("show", path, "--json").stdout)
     assert (report["group"], report["member"], report["protocol"]) == ("room", "ana", "mbcp")
     assert (report["members"], len(report["store"])) == (["ana", "bo"], 16)
@@ -86,7 +86,7 @@ def flip(file: Path, place: int) -> None:
     file.write_bytes(data)
 
 
-def test_a_damaged_log_says_what_is_damaged_and_what_can_be_saved(tmp_path: Path) -> None:
+def test_a_damaged_log_is_reported_with_what_can_be_saved(tmp_path: Path) -> None:
     store = tmp_path / "ana.db"
 
     async def talk() -> None:
@@ -128,7 +128,7 @@ def test_other_damaged_files(path: Path, name: str, missing: bool) -> None:
     assert run("show", path).returncode == 0
 
 
-def test_messages_after_a_checkpoint_that_cannot_be_read_are_shown_as_unverified(tmp_path: Path) -> None:
+def test_messages_after_an_unreadable_checkpoint_are_shown_as_unverified(tmp_path: Path) -> None:
     store = tmp_path / "ana.db"
 
     async def talk() -> None:
@@ -143,7 +143,7 @@ def test_messages_after_a_checkpoint_that_cannot_be_read_are_shown_as_unverified
     assert (message["body"], message["seq"], message["verified"]) == ("only in the log", None, False)
 
 
-def test_what_is_not_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     (tmp_path / "empty").mkdir()
     for wrong in ("file", "empty", "none"):
@@ -155,7 +155,7 @@ def test_what_is_not_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions are others there")
-def test_it_works_on_a_running_member_and_on_a_read_only_folder(tmp_path: Path) -> None:
+def test_store_commands_work_on_a_running_member_and_a_read_only_folder(tmp_path: Path) -> None:
     store = tmp_path / "ana.db"
 
     async def talk() -> None:

@@ -1,4 +1,4 @@
-"""What cannot be read is refused in one sentence about what the user has named."""
+"""Unreadable input is refused in one sentence about the file or option that the user named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_empty_file_is_called_empty(tmp_path: Path, name: str, command: str) 
     assert f"{name} is empty" in refusal(command, tmp_path / name)
 
 
-def test_histories_are_for_audit_alone(tmp_path: Path) -> None:
+def test_other_commands_refuse_transaction_histories(tmp_path: Path) -> None:
     (tmp_path / "hist.edn").write_text(HISTORY)
     for command, *options in (("graph",), ("advise",), ("order", "--out", str(tmp_path / "out"))):
         words = [command, str(tmp_path / "hist.edn"), *options]
@@ -72,7 +72,7 @@ def test_the_names_of_all_formats_are_in_the_errors(tmp_path: Path) -> None:
         assert "for audit also plume, dbcop, cobra, awdit, jepsen" in said
 
 
-def test_a_record_that_is_no_change_event_says_why(tmp_path: Path) -> None:
+def test_the_refusal_of_a_non_change_event_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(KAFKA.replace('"headers"', '"payload": "{}", "headers"'))
     said = refusal("audit", tmp_path / "log.jsonl", "--preset", "debezium")
     assert "row 1: it has neither op and source nor status and id" in said
@@ -94,7 +94,7 @@ def test_a_run_per_file_needs_deliveries(tmp_path: Path) -> None:
         (rb'{"id": "\ud800", "parents": []}', "half of a surrogate pair"),
     ],
 )
-def test_a_line_that_is_not_json_says_why(tmp_path: Path, line: bytes, why: str) -> None:
+def test_a_line_that_is_not_json_is_reported_with_the_reason(tmp_path: Path, line: bytes, why: str) -> None:
     (tmp_path / "log.jsonl").write_bytes(b'{"id": "b", "parents": ["c"]}\n' + line + b"\n")
     done = CliRunner().invoke(app, ["audit", str(tmp_path / "log.jsonl")])
     assert "row 2: " in done.stdout

@@ -35,7 +35,7 @@ class KillTest:
     def __init__(self, room: PhoneRoom, phone: NodePhone, seed: int) -> None:
         self._room, self._phone, self._rng = room, phone, random.Random(seed)
         self.accepted: list[str] = []
-        """By members, or by the phone before it was killed."""
+        """Broadcasts accepted by members, or by the phone before it was killed."""
         self.tried: list[str] = []
         self.restarts = self.moves = 0
 
@@ -78,7 +78,7 @@ class KillTest:
         return await self._phone.kill()
 
     async def judge(self) -> dict[str, int]:
-        """What was lost and what came twice, when everybody has everything."""
+        """Lost and duplicate messages, once every process has caught up."""
         began = await self._phone.start()
         assert not began.get("failed"), began
         await self._room.groups["bo"].broadcast("the end")

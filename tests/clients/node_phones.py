@@ -112,7 +112,7 @@ class NodePhone:
         return list((await self.ask("bodies"))["bodies"])
 
     async def kill(self) -> list[dict[str, Any]]:
-        """What it had answered before it died, and nobody has read."""
+        """Answers written before it died that were not read yet."""
         if self._process is None or self._process.returncode is not None:
             return []
         self._process.kill()

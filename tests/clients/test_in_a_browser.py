@@ -122,7 +122,7 @@ async def look(pages: Pages, script: str) -> Any:
 
 
 async def page_has(pages: Pages, condition: str) -> None:
-    """Until something is true on the page."""
+    """Wait until an expression is true on the page."""
     async with asyncio.timeout(PATIENCE):
         while not await look(pages, condition):
             assert not (failed := await look(pages, "window.failed")), failed
@@ -165,7 +165,7 @@ def test_a_page_is_closed_and_opened_again_and_misses_nothing(pages: Pages, tmp_
             await show(pages, url)
             await agree(room, pages, "before", "from the page", "from bo", "while it was closed")
 
-            # Its super peer goes, and what is broadcast then goes to the next one, or the same.
+            # Its super peer stops; later broadcasts go to another super peer, or to the same one.
             await room.stop("ana")
             await page_has(pages, "!group.connected")
             await broadcast(pages, "offline")
@@ -174,14 +174,14 @@ def test_a_page_is_closed_and_opened_again_and_misses_nothing(pages: Pages, tmp_
             await asyncio.to_thread(pages.open)
             await show(pages, url)
             await page_has(pages, "group.superPeer === 'bo'")
-            await room.groups["bo"].remove("ana")  # nobody waits for what it may still have
+            await room.groups["bo"].remove("ana")  # no member waits for messages it may still have
             last = "while it was killed", "offline"
             await agree(room, pages, "before", "from the page", "from bo", "while it was closed", *last)
 
     run(test())
 
 
-def test_the_later_of_two_tabs_goes_on(pages: Pages, tmp_path: Path) -> None:
+def test_the_later_of_two_tabs_takes_over(pages: Pages, tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, keys_of=pages.keys) as room:
             url = pages.url(room, "ana")
@@ -200,7 +200,7 @@ def test_the_later_of_two_tabs_goes_on(pages: Pages, tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_page_learns_why_it_is_refused(pages: Pages, tmp_path: Path) -> None:
+def test_a_page_is_told_why_it_was_refused(pages: Pages, tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, keys_of=pages.keys) as room:
             await show(pages, pages.url(room, "ana"))

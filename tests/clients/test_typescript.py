@@ -27,13 +27,13 @@ from antecede.live.security import keys
 pytestmark = pytest.mark.xdist_group("typescript")
 
 
-def test_its_own_tests_pass() -> None:
+def test_the_typescript_client_s_own_tests_pass() -> None:
     built()
     call([find_node()[0], "--test", "test/"])
 
 
-def test_it_is_small() -> None:
-    """What a page loads; the README says how much."""
+def test_the_typescript_client_is_as_small_as_its_readme_says() -> None:
+    """The size of what a page loads matches the README."""
     built()
     size = json.loads(call([find_node()[0], "scripts/size.mjs"]))
     (stated,) = re.findall(
@@ -49,7 +49,7 @@ def test_the_lock_names_no_host() -> None:
     assert "://" not in lock.replace("https://github.com/sponsors", "").replace("https://opencollective", "")
 
 
-def test_the_ten_lines_of_its_readme_work(tmp_path: Path) -> None:
+def test_the_readme_example_of_the_typescript_client_works(tmp_path: Path) -> None:
     page = (CLIENT / "README.md").read_text()
     (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     (program,) = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
@@ -92,7 +92,7 @@ async def node_phone(
 
 
 async def asked(phone: NodePhone, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
-    """Until what a phone answers is as it should be."""
+    """Wait until the answer of a phone satisfies a condition."""
     async with asyncio.timeout(PATIENCE):
         while not condition(answer := await phone.ask("look")):
             await asyncio.sleep(0.02)
@@ -106,7 +106,7 @@ async def agree(room: PhoneRoom, phone: NodePhone, *bodies: str) -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_it_joins_talks_and_leaves(tmp_path: Path, stored: bool) -> None:
+def test_a_typescript_phone_joins_broadcasts_and_leaves(tmp_path: Path, stored: bool) -> None:
     async def test() -> None:
         options: dict[str, Any] = {} if stored else {"store": None}
         async with phone_room(tmp_path, **options) as room, node_phone(room, tmp_path, **options) as nod:
@@ -131,7 +131,7 @@ def test_it_joins_talks_and_leaves(tmp_path: Path, stored: bool) -> None:
     run(test())
 
 
-def test_it_goes_on_from_its_store(tmp_path: Path) -> None:
+def test_a_typescript_phone_resumes_from_its_store(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room, node_phone(room, tmp_path, "ana") as nod:
             await nod.start()
@@ -142,7 +142,7 @@ def test_it_goes_on_from_its_store(tmp_path: Path) -> None:
             await room.agree({"one", "two"}, "ana", "bo", "cy")
             assert (await nod.start())["bodies"] == ["one"]
             await agree(room, nod, "one", "two")
-            # What it broadcasts while nobody can be reached is sent later.
+            # Messages broadcast while no super peer is reachable are sent later.
             await room.stop("ana")
             await asked(nod, lambda answer: not answer["connected"], "it is cut off")
             held = await nod.broadcast("three")
@@ -157,7 +157,7 @@ def test_it_goes_on_from_its_store(tmp_path: Path) -> None:
     run(test())
 
 
-def test_it_verifies_its_super_peer_by_the_group_s_authority(tmp_path: Path) -> None:
+def test_a_typescript_phone_verifies_its_super_peer_by_the_group_authority(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
     names = ["ana", "bo", "cy"]
     keys.make_keys(folder, "room", names, ["nod"], 30, {}, names)
@@ -168,7 +168,7 @@ def test_it_verifies_its_super_peer_by_the_group_s_authority(tmp_path: Path) -> 
                 await nod.start()
                 await nod.broadcast("proven")
                 await agree(room, nod, "proven")
-            # Another member at that place is not whom it has called, and does not see its token.
+            # Another member at that address is not the one called and must not see the token.
             elsewhere = [f"cy@{room.super_peers['bo'].partition('@')[2]}"]
             settings = {"store": None, "superPeers": elsewhere, "keys": str(folder / "nod")}
             async with node_phone(room, tmp_path, **settings, timeout=500) as nod:
@@ -178,7 +178,7 @@ def test_it_verifies_its_super_peer_by_the_group_s_authority(tmp_path: Path) -> 
     run(test())
 
 
-def test_a_public_certificate_is_shown_to_phones(tmp_path: Path) -> None:
+def test_a_super_peer_may_present_a_public_certificate_to_phones(tmp_path: Path) -> None:
     """Another authority stands for one that the system trusts."""
     folder, public = tmp_path / "keys", tmp_path / "public"
     names = ["ana", "bo", "cy"]
@@ -203,7 +203,7 @@ def test_a_public_certificate_is_shown_to_phones(tmp_path: Path) -> None:
     run(test())
 
 
-def test_it_is_killed_at_random_moments_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_typescript_phone_killed_at_random_moments_loses_nothing(tmp_path: Path) -> None:
     """200 kills take minutes: python tests/clients/kill_test.py 200."""
     found = asyncio.run(kill_test(tmp_path, 8, seed=7))
     assert [found[each] for each in ("lost", "twice", "out of order", "made up")] == [0, 0, 0, 0], found
@@ -217,7 +217,7 @@ async def agree_of(room: PhoneRoom, phone: NodePhone, bodies: set[str]) -> None:
     await room.agree(bodies, *others)
 
 
-def test_it_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_typescript_phone_fails_over_to_another_super_peer_without_loss(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room, node_phone(room, tmp_path, "cy", "bo") as nod:
             await nod.start()
@@ -240,7 +240,7 @@ async def here(phone: NodePhone, super_peer: str) -> dict[str, Any]:
     return await asked(phone, lambda answer: answer["superPeer"] == super_peer, f"it is behind {super_peer}")
 
 
-def test_it_moves_while_everybody_broadcasts_without_a_snapshot(tmp_path: Path) -> None:
+def test_a_typescript_phone_moves_under_load_without_a_snapshot(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room, node_phone(room, tmp_path) as nod:
             await nod.start()
@@ -261,7 +261,7 @@ def test_it_moves_while_everybody_broadcasts_without_a_snapshot(tmp_path: Path) 
             assert last["restored"] == 1
             kinds = [kind for kind, _, _ in last["changes"]]
             assert (kinds.count("moved"), kinds.count("returned")) == (4, 0)
-            # Killed in the middle, it is at one of the two, and lacks nothing.
+            # Killed during the move, it is behind one of the two super peers and lacks no message.
             await nod.broadcast("before the kill")
             nod.tell("move bo")
             await nod.kill()
@@ -272,7 +272,7 @@ def test_it_moves_while_everybody_broadcasts_without_a_snapshot(tmp_path: Path) 
     run(test())
 
 
-def test_it_asks_and_is_asked(tmp_path: Path) -> None:
+def test_a_typescript_phone_sends_and_answers_requests(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, reads=False) as room, node_phone(room, tmp_path, "ana") as nod:
             tom = await room.start_phone("tom", "cy", reads=False)
@@ -292,7 +292,7 @@ def test_it_asks_and_is_asked(tmp_path: Path) -> None:
     run(test())
 
 
-def test_it_is_given_what_is_sent_to_it_and_nothing_that_is_sent_to_others(tmp_path: Path) -> None:
+def test_a_typescript_phone_delivers_only_messages_addressed_to_it(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room, node_phone(room, tmp_path, "ana") as nod:
             await nod.start()

@@ -1,4 +1,4 @@
-"""What tests of the console share: processes, and whether the page shows what members report."""
+"""Helpers of console tests: processes, and a comparison of the page with what members report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 60.0
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Until something is true; what it is."""
+    """Wait until a function returns a true value; returns that value."""
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end, f"not within {PATIENCE} s: {what}"
@@ -70,7 +70,7 @@ def serving(*arguments: str | Path, out: Path | None = None, ends_with: int = 0)
 
 
 def first_picture(address: str) -> dict[str, Any]:
-    """As a browser gets it: by the token a cookie, and by that a stream."""
+    """The first picture, fetched like a browser: a cookie for the token, then the event stream."""
     parts = urlsplit(address)
     opening = HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     opening.request("GET", f"{parts.path}?{parts.query}")
@@ -171,9 +171,9 @@ return { picture,
 
 
 def differences(shown: dict[str, Any], before: list[MemberReport], after: list[MemberReport]) -> list[str]:
-    """What the page shows and no member has reported: nothing, if the page is right. Members go on meanwhile,
-    so they are asked before and after the page; what did not change must be there as it is, and what grows
-    must be in between."""
+    """Differences between the page and the members' reports; empty if the page is right. Members keep
+    running, so they are queried before and after the page: unchanged values must match, and growing ones must
+    lie in between."""
     picture, found = shown["picture"], list[str]()
 
     def check(is_right: bool, what: str) -> None:
@@ -239,7 +239,7 @@ def differences(shown: dict[str, Any], before: list[MemberReport], after: list[M
 
 
 async def ask_all(sources: list[MemberSource]) -> list[MemberReport]:
-    """Those that answer."""
+    """The members that answer."""
 
     async def ask(source: MemberSource) -> MemberReport | None:
         try:

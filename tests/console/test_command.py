@@ -32,7 +32,7 @@ def test_a_node_serves_its_own_console(tmp_path: Path) -> None:
         assert "no member answers there" in silent["text"]
 
 
-def test_a_member_elsewhere_is_asked_with_the_token(tmp_path: Path) -> None:
+def test_a_remote_member_is_queried_with_its_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct-horse-battery-staple")
 
@@ -64,7 +64,7 @@ def test_a_member_elsewhere_is_asked_with_the_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals to a thread of another process")
-def test_ctrl_c_ends_it_also_if_another_thread_gets_the_signal(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_console_even_if_another_thread_gets_the_signal(tmp_path: Path) -> None:
     """The kernel gives a signal to the main thread as a rule, not always; such a console never ended."""
     config = tmp_path / "ana.toml"
     config.write_text('group = "room"\nme = "ana"\npeers = ["bo"]\nstore = "ana-store"\n')
@@ -86,7 +86,9 @@ def test_ctrl_c_ends_it_also_if_another_thread_gets_the_signal(tmp_path: Path) -
         (["missing.toml"], "No such file"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_members_that_cannot_be_queried_are_refused_with_the_reason(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
     (tmp_path / "token").write_text("correct-horse-battery-staple")
     (tmp_path / "alone.toml").write_text('group = "room"\nme = "ana"\npeers = ["bo"]\n')
     refused = command_line.antecede("console", *arguments, cwd=tmp_path)

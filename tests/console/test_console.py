@@ -127,9 +127,7 @@ def test_a_missing_cause_is_found_in_three_clicks(page: Chrome, watched: Watched
     wait_until(lambda: text(page, "#details").startswith(f"{watched.cause} is missing"), "back")
 
 
-def test_past_and_future_of_a_message_are_those_of_the_causes_that_members_name(
-    page: Chrome, watched: Watched
-) -> None:
+def test_past_and_future_of_a_message_follow_from_the_reported_causes(page: Chrome, watched: Watched) -> None:
     named = {
         message.id: message.causes
         for each in watched.members
@@ -159,7 +157,7 @@ def test_past_and_future_of_a_message_are_those_of_the_causes_that_members_name(
         assert kinds[message] == "own"
 
 
-def test_it_works_with_the_keyboard_alone(page: Chrome, watched: Watched) -> None:
+def test_the_console_can_be_used_with_the_keyboard_alone(page: Chrome, watched: Watched) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -201,7 +199,7 @@ def test_it_works_with_the_keyboard_alone(page: Chrome, watched: Watched) -> Non
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_narrow_screen_in_light_and_dark(page: Chrome, watched: Watched, scheme: str) -> None:
+def test_the_page_fits_a_narrow_screen_in_light_and_dark(page: Chrome, watched: Watched, scheme: str) -> None:
     view = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": False}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
     media = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -229,7 +227,7 @@ def test_it_fits_a_narrow_screen_in_light_and_dark(page: Chrome, watched: Watche
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_names_are_text_and_nothing_else_runs(page: Chrome, watched: Watched) -> None:
+def test_names_are_escaped_and_run_no_script(page: Chrome, watched: Watched) -> None:
     for what in (
         f"#member={quote(BO)}",
         f"#message={quote('<img src=x onerror=alert(1)>')}",
@@ -258,7 +256,7 @@ def cookie_of(address: str) -> str:
     return str(answer(address).headers["Set-Cookie"]).partition(";")[0]
 
 
-def test_only_who_has_the_token_is_answered(watched: Watched) -> None:
+def test_the_console_refuses_requests_without_the_token(watched: Watched) -> None:
     place = urlsplit(watched.address).path
     opened = answer(watched.address)
     assert opened.status == 200
@@ -294,8 +292,8 @@ def opened(address: str, cookie: str) -> HTTPResponse | None:
     return found if found.status == 200 else None
 
 
-def test_browsers_that_do_not_read_hold_up_nobody(watched: Watched) -> None:
-    """And so many at once are refused in a sentence."""
+def test_browsers_that_do_not_read_do_not_block_others(watched: Watched) -> None:
+    """Beyond the limit, connections are refused in one sentence."""
     parts = urlsplit(watched.address)
     cookie = cookie_of(watched.address)
     request = f"GET {parts.path}events HTTP/1.1\r\nHost: {parts.netloc}\r\nCookie: {cookie}\r\n\r\n".encode()
@@ -319,7 +317,7 @@ def test_browsers_that_do_not_read_hold_up_nobody(watched: Watched) -> None:
     wait_until(lambda: opened(watched.address, cookie), "room again")
 
 
-def test_what_is_gone_is_said(browser: Chrome, tmp_path: Path) -> None:
+def test_the_page_reports_dead_members_and_an_ended_program(browser: Chrome, tmp_path: Path) -> None:
     """No message so far, a member that is killed, no member at all, and the program that ends."""
     settings: dict[str, Any] = {"group": "room", "sync": False}
     ended, opened = threading.Event(), list[str]()

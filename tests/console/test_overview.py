@@ -1,4 +1,4 @@
-"""How what members say is put together."""
+"""How the reports of members are combined into an overview."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def said(me: str, **more: Any) -> MemberReport:
     return MemberReport(**values | more)
 
 
-def test_what_waits_for_a_held_message_waits_for_what_that_one_waits_for() -> None:
+def test_messages_behind_a_held_message_are_listed_under_its_missing_cause() -> None:
     cy = said(
         "cy",
         missing=[
@@ -66,13 +66,13 @@ def test_what_waits_for_a_held_message_waits_for_what_that_one_waits_for() -> No
     assert not first["arrived"]
 
 
-def test_a_message_that_has_arrived_and_is_not_delivered_is_not_missing() -> None:
+def test_a_received_but_undelivered_message_is_not_missing() -> None:
     waits = [Missing("ana:1", ["ana"], 1, [HeldEntry("bo:5", 6.0)])]
     (found,) = missing([said("cy", missing=waits, progress=[DeliveredUpTo("ana", 1, 0, 0)])])
     assert (found["arrived"], found["lacks"]) == (True, [])
 
 
-def test_a_circle_of_waits_ends() -> None:
+def test_a_cycle_of_waits_terminates() -> None:
     """No correct member reports one."""
     cy = said(
         "cy",
@@ -84,7 +84,7 @@ def test_a_circle_of_waits_ends() -> None:
     assert sum(each["count"] for each in missing([cy])) == 2
 
 
-def test_a_change_that_several_see_is_one() -> None:
+def test_a_change_seen_by_several_members_is_listed_once() -> None:
     ana = said(
         "ana", changes=[Happened("left", "cy", "", 5.0, "cy", "cy:9"), Happened("joined", "cy~1", "", 50.0)]
     )
@@ -97,7 +97,7 @@ def test_a_change_that_several_see_is_one() -> None:
     ]
 
 
-def test_members_that_do_not_answer_are_shown_as_others_see_them() -> None:
+def test_unresponsive_members_are_shown_as_others_report_them() -> None:
     members = [ViewMember(name, name, "", connected=True) for name in NAMES]
     members[2] = ViewMember("cy", "cy", "host:1", connected=False, suspected=3.0)
     document = overview([said("ana", members=members, connected=["bo"], behind={"cy": 4}), said("bo")], 10.0)
@@ -107,12 +107,12 @@ def test_members_that_do_not_answer_are_shown_as_others_see_them() -> None:
     assert (cy["suspected_by"], cy["suspected_since"], cy["behind"], cy["at"]) == (["ana"], 3.0, 4, "host:1")
 
 
-def test_nobody_answers() -> None:
+def test_the_overview_is_empty_if_no_member_answers() -> None:
     document = overview([], 1.0)
     assert (document["members"], document["missing"], document["messages"]) == ([], [], [])
 
 
-def test_past_and_future_of_a_message() -> None:
+def test_past_and_future_follow_from_immediate_causes() -> None:
     ana = [
         ("ana:1", []),
         ("bo:1", ["ana:1"]),

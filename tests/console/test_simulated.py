@@ -50,7 +50,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def test_a_held_message_is_shown_with_its_cause(tmp_path: Path) -> None:
+def test_the_console_shows_a_held_message_with_its_cause(tmp_path: Path) -> None:
     picture, printed = play(LOSSY, tmp_path)
     assert picture["held"] == printed["stuck"] > 0
     assert [each["label"] for each in picture["members"]] == ["p0", "p1", "p2", "p3"]
@@ -68,7 +68,7 @@ def test_a_held_message_is_shown_with_its_cause(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run", [LOSSY, CHANGING, CRASHING])
-def test_a_run_that_is_played_is_the_same(tmp_path: Path, run: tuple[str, ...]) -> None:
+def test_playing_a_run_in_the_console_does_not_change_it(tmp_path: Path, run: tuple[str, ...]) -> None:
     picture, printed = play(run, tmp_path)
     assert [each["name"] for each in picture["silent"]] == (["p2"] if run == CRASHING else [])
     same = simulate(run, tmp_path / "same")
@@ -79,7 +79,7 @@ def test_a_run_that_is_played_is_the_same(tmp_path: Path, run: tuple[str, ...]) 
     assert digests(tmp_path / "trace") == digests(tmp_path / "same")
 
 
-def test_members_that_come_and_go_are_shown(tmp_path: Path) -> None:
+def test_joining_and_leaving_members_are_shown(tmp_path: Path) -> None:
     picture, _ = play(CHANGING, tmp_path)
     (joined,) = (each for each in picture["changes"] if each["kind"] == "joined")
     (left,) = (each for each in picture["changes"] if each["kind"] == "left")
@@ -103,7 +103,7 @@ CHANGING_ONES += [{"protocol": "mbcp", "detector": "vcube,test=100ms,report=100m
 @pytest.mark.parametrize(
     "fields", [*FIXED, *CHANGING_ONES, CUT], ids=lambda fields: " ".join([fields["protocol"], *[*fields][1:]])
 )
-def test_whatever_the_protocol_looking_changes_nothing(fields: dict[str, Any]) -> None:
+def test_observing_a_run_does_not_change_it_with_any_protocol(fields: dict[str, Any]) -> None:
     run = scenario(peers=6, seconds=1, delay="1-200ms", rate=20, **fields)
     playback = Playback(run, 1.0)
 
@@ -134,7 +134,7 @@ def test_whatever_the_protocol_looking_changes_nothing(fields: dict[str, Any]) -
     assert played.metrics == engines.simulate(run, engine="reference").metrics
 
 
-def test_it_is_played_at_the_pace_of_its_clock(tmp_path: Path) -> None:
+def test_a_run_is_played_at_the_pace_of_its_clock(tmp_path: Path) -> None:
     run = ("simulate", "--peers", "3", "--seconds", "60", "--rate", "20", "--metrics-only", "--console")
     with serving(*run, ends_with=130) as address:
         first_picture(address)
@@ -154,7 +154,7 @@ def test_it_is_played_at_the_pace_of_its_clock(tmp_path: Path) -> None:
         (("--console", "--protocol", "freescale", "--churn", "phones:2"), "groups with phones that change"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(arguments: tuple[str, ...], said: str) -> None:
+def test_runs_the_console_cannot_show_are_refused(arguments: tuple[str, ...], said: str) -> None:
     refused = command_line.antecede("simulate", "--peers", "3", *arguments)
     assert refused.returncode == 2
     assert said in refused.stderr

@@ -1,4 +1,4 @@
-"""The demo: a small one from end to end, and that every verdict of it can be wrong."""
+"""The demo: a small one end to end, and each of its verdicts failing when it should."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def emitted(*names: str) -> pa.Table:
         ("abcc", "the stream is not in order: c came out 2 times"),
     ],
 )
-def test_a_stream_out_of_order_is_wrong(names: str, wrong: str) -> None:
+def test_the_demo_fails_if_the_stream_is_out_of_order(names: str, wrong: str) -> None:
     assert check_order(ROWS[::-1], emitted(*names), 1).wrong == wrong
 
 
-def test_a_stream_that_arrives_in_order_shows_nothing() -> None:
+def test_the_demo_fails_if_the_stream_already_arrives_in_order() -> None:
     assert check_order(ROWS, emitted(*"abc"), 1).wrong == "no row of the stream arrived before its cause"
 
 
@@ -76,14 +76,14 @@ def live(kills: int = 1, faults: tuple[str, ...] = (), audited: bool = True) -> 
     return LiveRun(outcome, Verdict.no_faults(1, 1, 1) if audited else None)
 
 
-def test_live_processes_that_lose_something_or_are_not_killed_are_wrong() -> None:
+def test_the_demo_fails_if_live_processes_lose_messages_or_are_not_killed() -> None:
     assert live().wrong == ""
     assert live(kills=0).wrong == "no live process was killed"
     assert live(faults=("peer0 never delivered peer1:3",)).wrong.endswith("peer0 never delivered peer1:3")
     assert live(audited=False).wrong == "the trace of the live processes is not clean"
 
 
-def test_a_system_that_fails_or_is_not_judged_is_wrong() -> None:
+def test_the_demo_fails_if_a_system_fails_or_is_not_judged() -> None:
     def runs(violations: int | None, failed: dict[str, str] | None = None) -> SystemRuns:
         run = SystemRun("001", "t", "mbcp", 8, "event", 10, 70, 8.0, 0.1, 0.2, violations)
         return SystemRuns([run], failed or {}, 0)

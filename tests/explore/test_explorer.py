@@ -1,4 +1,4 @@
-"""The explorer in a real browser: what it shows is what the oracle and the audit say, whatever names are."""
+"""The explorer in a real browser: it agrees with the oracle and the audit, whatever the names."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Explored(NamedTuple):
 
 
 def in_flight_for_long(rows: pa.Table) -> pa.Table:
-    """A group of its own, in which a message whose past nobody else knows is delivered late in the run."""
+    """A separate group in which a message whose past no other process knows is delivered late in the run."""
     events = [("x", "send", "x:1", 1), ("y", "deliver", "x:1", 2), ("y", "send", "y:1", 3)]
     events += [("y", "send", f"y:{number}", 100 * number) for number in range(2, 20)]
     events += [("z", "deliver", "y:1", 2500), ("z", "send", "z:1", 2501), ("x", "deliver", "z:1", 2600)]
@@ -103,7 +103,7 @@ def explored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
     server.server_close()
 
 
-def test_past_and_future_are_the_oracles(browser: Chrome, explored: Explored) -> None:
+def test_past_and_future_match_the_oracle(browser: Chrome, explored: Explored) -> None:
     browser.get(explored.address)
     assert call(browser, "return app.data.index.checkpoints;") > 10
     order = CausalOrder(execution(explored.rows, {}))
@@ -134,7 +134,7 @@ def test_past_and_future_are_the_oracles(browser: Chrome, explored: Explored) ->
         assert after == {mine} | {each for each in ids if order.happened_before(mine, each)}, name
 
 
-def test_violations_are_the_audits_and_one_key_away(browser: Chrome, explored: Explored) -> None:
+def test_violations_match_the_audit_and_are_one_key_away(browser: Chrome, explored: Explored) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser.get(explored.address)
@@ -227,7 +227,9 @@ def test_hostile_names_are_text_in_a_page_that_needs_no_server(browser: Chrome, 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_narrow_screen_in_light_and_dark(browser: Chrome, explored: Explored, scheme: str) -> None:
+def test_the_page_fits_a_narrow_screen_in_light_and_dark(
+    browser: Chrome, explored: Explored, scheme: str
+) -> None:
     view = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
     media = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -247,7 +249,7 @@ def test_it_fits_a_narrow_screen_in_light_and_dark(browser: Chrome, explored: Ex
     assert (brightness(paper) < 100) == (scheme == "dark")
 
 
-def test_only_the_address_with_the_token_is_answered(explored: Explored) -> None:
+def test_requests_without_the_token_are_refused(explored: Explored) -> None:
     parts = urlsplit(explored.address)
 
     def ask(path: str, headers: dict[str, str]) -> HTTPResponse:
@@ -279,7 +281,7 @@ def test_only_the_address_with_the_token_is_answered(explored: Explored) -> None
         assert ask(path, cookie).status == 200, path
 
 
-def test_commands_write_it_and_link_to_it(tmp_path: Path) -> None:
+def test_commands_write_the_explorer_and_link_to_it(tmp_path: Path) -> None:
     write_parquet(table(chain(2)), tmp_path / "trace.parquet")
     done = antecede(tmp_path, "explore", "trace.parquet", "--out", "explorer", "--json")
     assert done.returncode == 0, done.stderr
@@ -336,7 +338,7 @@ def test_without_times_causes_are_left_of_their_effects(browser: Chrome, tmp_pat
     assert "a process or ORIGIN:SEQ." in browser.find_element("id", "status").text
 
 
-def test_messages_back_and_forth_without_times_are_one_chain(tmp_path: Path) -> None:
+def test_alternating_messages_without_times_form_one_chain(tmp_path: Path) -> None:
     """Two processes of which one counts its events from a thousand: only the messages relate them."""
     lines = ["process,index,kind,msg"]
     for turn in range(50):

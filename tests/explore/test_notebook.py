@@ -119,7 +119,7 @@ def test_sixty_thousand_events_of_a_data_frame_without_a_server(cell: Cell, rows
     assert not re.search(r"https?://", namespaces)
 
 
-def test_a_selection_is_the_same_on_both_sides(cell: Cell) -> None:
+def test_a_selection_is_synchronised_between_python_and_the_page(cell: Cell) -> None:
     assert cell.explorer.selected == ""
     cell.host("model.set('selected', 'p05:3');")  # as Python does
     text = cell.in_frame(
@@ -140,7 +140,7 @@ def test_a_selection_is_the_same_on_both_sides(cell: Cell) -> None:
     assert cell.explorer.selected == ""
 
 
-def test_rows_before_and_after_a_message_are_the_oracles(rows: pa.Table) -> None:
+def test_rows_before_and_after_a_message_match_the_oracle(rows: pa.Table) -> None:
     """Also of a run that is not causally ordered, and without a browser."""
     spoiled = spoil(
         rows.slice(0, 20_000).sort_by([("process", "ascending"), ("index", "ascending")]), 5, 30, 40
@@ -171,7 +171,7 @@ def sent(found: pa.Table) -> set[str]:
     return {f"{row['origin']}:{row['seq']}" for row in found.to_pylist() if row["kind"] == "send"}
 
 
-def test_the_notebook_and_the_page_keep_to_themselves(cell: Cell) -> None:
+def test_the_notebook_and_the_widget_do_not_interfere(cell: Cell) -> None:
     """Keys of one are not keys of the other, and a moved cell is drawn again."""
     cell.browser.switch_to.frame(0)
     cell.browser.find_element("css selector", "#canvas").send_keys("nd0")
@@ -194,7 +194,7 @@ def test_the_notebook_and_the_page_keep_to_themselves(cell: Cell) -> None:
     )
 
 
-def test_it_is_as_dark_as_the_notebook_and_as_high_as_asked(cell: Cell) -> None:
+def test_the_widget_follows_the_notebook_theme_and_the_requested_height(cell: Cell) -> None:
     paper = "return getComputedStyle(document.body).backgroundColor;"
     wait = "for (let n = 0; n < 200 && getComputedStyle(document.body).backgroundColor %s given[0]; n++)"
     wait += " await new Promise(requestAnimationFrame);" + paper
@@ -239,7 +239,7 @@ def test_arrow_and_pandas_are_the_same(rows: pa.Table) -> None:
     assert NotebookExplorer(large)._run == NotebookExplorer(few)._run
 
 
-def test_of_spark_no_more_rows_are_collected_than_are_shown(
+def test_only_the_rows_shown_are_collected_from_spark(
     rows: pa.Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = rows.slice(0, 500)
@@ -260,7 +260,7 @@ def test_of_spark_no_more_rows_are_collected_than_are_shown(
     assert collected == [401]
 
 
-def test_bad_input_is_said_in_a_sentence(rows: pa.Table) -> None:
+def test_bad_input_is_reported_in_one_sentence(rows: pa.Table) -> None:
     for events, message in [
         (3, "expected a DataFrame"),
         (pd.DataFrame({"a": [1]}), "no events|lacks|column"),
@@ -274,7 +274,7 @@ def test_bad_input_is_said_in_a_sentence(rows: pa.Table) -> None:
         NotebookExplorer(rows.slice(0, 10)).rows("before")  # type: ignore[arg-type]
 
 
-def test_who_lacks_anywidget_is_told_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_anywidget_is_reported_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     original = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

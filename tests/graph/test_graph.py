@@ -89,7 +89,7 @@ def numbered(graph: Graph) -> set[tuple[int, int]]:
 
 
 def any_table(source: random.Random) -> Dependencies:
-    """Parents anywhere before, near or far; some processes go on with their own last message."""
+    """Random parents, near or far back; some processes chain their own messages."""
     size, reach = source.randrange(1, 60), source.choice((2, 5, 60))
     senders = [source.randrange(source.choice((1, 4, 60))) for _ in range(size)]
     rows = []
@@ -123,7 +123,7 @@ def test_the_graph_of_a_log_matches_the_oracle(seed: int) -> None:
 
 @given(st.integers(0, 1 << 60))
 def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) -> None:
-    """As tasks would do it, with the vectors that an audit has."""
+    """The graph computed like distributed tasks do, from the vectors of an audit."""
     source = random.Random(seed)
     table, members = as_rows(source, any_execution(source))
     log = encode_run(table, members)
@@ -149,13 +149,13 @@ def test_streams_by_audience_and_any_cut_into_ranges_give_the_same(seed: int) ->
 
 
 @given(st.integers(0, 1 << 60))
-def test_a_table_is_reduced_as_by_bit_sets(seed: int) -> None:
+def test_transitive_reduction_matches_the_bit_set_reference(seed: int) -> None:
     given = any_table(random.Random(seed))
     assert numbered(graph_of_dependencies(given)) == plainly_reduced(given)
 
 
 @given(st.integers(0, 1 << 60))
-def test_in_little_memory_it_takes_more_passes(seed: int) -> None:
+def test_reduction_in_little_memory_takes_more_passes_and_agrees(seed: int) -> None:
     """Sixteen slots at a time is the least; the answer is the same."""
     source = random.Random(seed)
     size = 300
@@ -172,8 +172,8 @@ def test_in_little_memory_it_takes_more_passes(seed: int) -> None:
 
 
 @given(st.integers(0, 1 << 60))
-def test_the_largest_antichain_is_one_and_none_is_larger(seed: int) -> None:
-    """As many chains as messages in it cover everything: by matching, on the whole order."""
+def test_the_largest_antichain_is_an_antichain_of_maximum_size(seed: int) -> None:
+    """By Dilworth's theorem: a chain cover of the same size exists, found by matching on the whole order."""
     given = any_table(random.Random(seed))
     graph = graph_of_dependencies(given)
     past: list[set[int]] = [set() for _ in graph.order]
@@ -188,7 +188,7 @@ def test_the_largest_antichain_is_one_and_none_is_larger(seed: int) -> None:
 
 
 def matched(past: list[set[int]]) -> int:
-    """How many messages can be given a cause each as its own, no cause to two."""
+    """The size of a maximum matching of messages to distinct causes."""
     given_to: dict[int, int] = {}
 
     def give(message: int, seen: set[int]) -> bool:
@@ -272,8 +272,8 @@ def test_networkx_agrees(real_traces: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["clownschool", "postgres_25x400"])
-def test_a_real_log_has_the_graph_of_its_table(real_traces: Path, name: str) -> None:
-    """The deliveries were made from the table: the same happened before the same."""
+def test_a_log_and_its_dependency_table_have_the_same_graph(real_traces: Path, name: str) -> None:
+    """The deliveries were generated from the table, so happened-before is the same."""
     foreign = pq.read_table(real_traces / f"{name}.events.parquet")
     sent = foreign.filter(pa.compute.equal(foreign.column("kind"), "send"))
     table = pq.read_table(real_traces / f"{name}.events.parquet").append_column(
@@ -312,7 +312,7 @@ def test_all_formats_give_the_same(tmp_path: Path) -> None:
     assert read_dependencies(tmp_path / "folder").run == "mine"
 
 
-def test_numbers_may_be_numbers(tmp_path: Path) -> None:
+def test_numeric_node_ids_are_accepted(tmp_path: Path) -> None:
     table = pa.table({"node": [7, 8], "process": [1, 1], "parents": [[], [7]]})
     assert pairs(graph_of_dependencies(dependencies(table, "r"))) == {("7", "8")}
 
@@ -335,7 +335,7 @@ def test_numbers_may_be_numbers(tmp_path: Path) -> None:
         (b"node,process,parents\xff\n", "not text in UTF-8"),
     ],
 )
-def test_errors_name_what_cannot_be_read(tmp_path: Path, text: str | bytes, says: str) -> None:
+def test_errors_name_the_unreadable_input(tmp_path: Path, text: str | bytes, says: str) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=says) as error:

@@ -20,7 +20,7 @@ from random_executions import any_execution, as_rows
 
 
 @pytest.mark.parametrize("how", ["a task a run", "many tasks from files"])
-def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path, how: str) -> None:
+def test_spark_agrees_with_local_results(spark: SparkSession, tmp_path: Path, how: str) -> None:
     for seed in range(3):
         simulate_to(tmp_path / str(seed), scenario(protocol="mbcp", peers=3 + seed, seconds=1, seed=seed))
     here = list(graph_files(tmp_path, trace_files(tmp_path)))
@@ -34,7 +34,7 @@ def test_spark_gives_what_is_found_here(spark: SparkSession, tmp_path: Path, how
     found.release()
 
 
-def test_messages_may_have_any_numbers(spark: SparkSession) -> None:
+def test_message_numbers_need_not_be_consecutive(spark: SparkSession) -> None:
     """Also in a log with a cycle, by one task or by many."""
     source = random.Random(1)
     table, _ = as_rows(source, any_execution(source))

@@ -15,7 +15,7 @@ from antecede.trace.execution_from_rows import execution
 from antecede.trace.reader import read_trace
 
 
-def test_slices_and_arrows(tmp_path: Path) -> None:
+def test_perfetto_export_has_slices_and_dependency_arrows(tmp_path: Path) -> None:
     setting = scenario(protocol="timestamp", peers=6, seconds=1.0, rate=10.0, delay="exp:30ms", seed=3)
     simulate_to(tmp_path / "trace", setting)
     exported = export_perfetto(tmp_path / "trace", tmp_path / "run.json")

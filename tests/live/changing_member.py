@@ -1,6 +1,6 @@
 """One member of a changing group in a process of its own, to be killed.
 
-Settings are on the command line, commands on its input, what its application has on its output, as JSON."""
+Settings on the command line, commands on stdin, and the application's state on stdout, as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Board:
     def add(self, message: Message) -> None:
         if message.body not in self.bodies:
             self._replace([*self.bodies, message.body])
-        elif message.deliveries == 1:  # else it is delivered again, since a kill came before its ack
+        elif message.deliveries == 1:  # otherwise a kill preceded its ack, and it is delivered again
             raise AssertionError(f"{message.body} comes twice")
 
     def dump(self) -> bytes:

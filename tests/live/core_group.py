@@ -1,6 +1,6 @@
-"""Cores joined by links in memory, with real journals, and killed at any moment.
+"""Cores joined by in-memory links, with real journals, killed at any moment.
 
-It does what the driver does, in the order that a story or chance says: links carry packets under their
+It does what the driver does, in an order set by a story or at random: links carry packets under their
 numbers, break, and resume from what is durable at the receiver; a `Ready` is taken, persisted and advanced at
 moments of its own; an application asks for message after message. A member that is killed leaves its files.
 """
@@ -46,15 +46,16 @@ LIVE = (
     "flooding", "pc", "hcg", "basic",
 )  # fmt: skip
 WITH_REPAIR = LIVE[:-4]
-"""Those in which members supply each other with what a dead one has sent to some of them only."""
+"""Protocols in which members repair messages that a dead sender sent to only some of them."""
 
 
-repair_module.MANY_PACKETS = 1  # so that small groups also skip stable packets,
+repair_module.MANY_PACKETS = 1  # so that small groups also skip stable packets
 core_module._MAX_BATCH_BYTES, core_module._MAX_BATCH = 300, 3  # and batches end for every reason
 
 
 def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Roster:
-    """`size` members; `layout` says who is behind whom, where the protocol has super peers or gateways."""
+    """`size` members; `layout` says which members are behind which, if the protocol has super peers or
+    gateways."""
     members = [Member(f"m{rank}") for rank in range(size)]
     if protocol in ("hcg", "basic"):
         gateways = 1 + layout % size
@@ -81,7 +82,7 @@ def roster(protocol: str, size: int, layout: int = 0, ack_every: int = 32) -> Ro
 
 
 def tree(size: int, layout: int, ack_every: int) -> Roster:
-    """Super peers behind super peers, if there are members enough; `layout` says who is below whom."""
+    """Super peers behind super peers, if there are enough members; `layout` places members below others."""
     highest = 1 + layout % max(1, size - 2)
     members = [Member(f"m{rank}") for rank in range(highest)]
     for rank in range(highest, size):
@@ -98,7 +99,7 @@ def tree(size: int, layout: int, ack_every: int) -> Roster:
 
 @dataclass
 class Action:
-    """Something that changed what a member's next message depends on; a crash may undo it."""
+    """An action that changed the causes of a member's next message; a crash may undo it."""
 
     kind: Kind
     message: MessageId
@@ -107,7 +108,7 @@ class Action:
     """Among the deliveries."""
     causes: dict[int, int] = field(default_factory=dict)
     own: bool = False
-    """A broadcast that its author is to receive too, or that delivery."""
+    """Whether it is a broadcast that its author is also to receive, or that delivery."""
 
 
 def delivery_action(delivery: Delivery, position: int, size: int) -> Action:
@@ -152,22 +153,24 @@ class Peer:
         self._sometimes_own, self._starts = own, 0
         self.actions: list[Action] = []
         self.durable_actions = 0
-        """How many of them are durable, as far as they are broadcasts."""
+        """How many of the broadcasts are durable."""
         self.seen: list[MessageId] = []
-        """What the application was given; what was in flight when it was killed, once."""
+        """Messages delivered to the application; one in flight at a kill counts once."""
         self.attempts: list[int] = []
-        """How many times it was given each of them."""
+        """How many times each was delivered to it."""
         self.seen_before = 0
-        """How many it had been given before a power failure, which may have taken its cursor back."""
+        """How many had been delivered before a power failure, which may have reset its cursor to an older
+        one."""
         self.parks: list[Parked | Unparked] = []
-        """What it has put aside, and removed from there; a crash may undo it."""
+        """Messages it has parked and unparked; a crash may undo that."""
         self.durable_parks = 0
         self.start()
 
     def start(self) -> None:
         name = self.roster.names[self.rank]
         self.journal = Journal(self.disk, {"group": "test", "me": name}, self.sync)
-        # The setting may change between two lives: each message comes to its author if it was on for it.
+        # The setting may change between two lives: a message is delivered to its author if it was on at the
+        # time.
         self.own = self._sometimes_own and (self.rank + self._starts) % 3 != 2
         self._starts += 1
         self.core = Core(
@@ -183,23 +186,23 @@ class Peer:
 
     def broadcast(self, body: str, now: int) -> MessageId:
         message = self.core.broadcast(body, now)
-        self.record_deliveries()  # what was broadcast before may have filled a packet
+        self.record_deliveries()  # earlier broadcasts may have filled a packet
         self.actions.append(Action(Kind.SEND, message, body, own=self.own))
         return message
 
     def ack(self) -> None:
-        """The application has processed the message in flight."""
+        """The application acks the message in flight."""
         if self.is_holding:
             self.core.step(DeliveryAcked())
             self.journal.cursor = self.core.application.cursor
             self.is_holding = False
 
     def nack(self) -> None:
-        """It has not: the message comes again."""
+        """The application nacks it: the message is redelivered."""
         self.is_holding = False
 
     def park(self, now: int) -> None:
-        """It never will: the message is put aside."""
+        """The application parks the message."""
         if self.is_holding:
             self.parks.append(
                 Parked(self.core.application.acked + 1, self.core.application.attempts, "too hard", now)
@@ -208,7 +211,7 @@ class Peer:
             self.is_holding = False
 
     def unpark(self, now: int) -> None:
-        """It has processed the message that was put aside first."""
+        """The application has processed the message that was parked first."""
         for position in self.core.application.parked:
             self.parks.append(Unparked(position, now))
             self.core.step(self.parks[-1])
@@ -235,7 +238,7 @@ class Peer:
         return True
 
     def record_deliveries(self) -> None:
-        """Those that the core has made since the last time."""
+        """Deliveries the core has made since the last call."""
         core = self.core
         known = max((action.position for action in self.actions), default=0)
         for position in range(known + 1, core.application.delivered + 1):
@@ -264,7 +267,7 @@ class Peer:
             self.pending = None
 
     def flush(self, checkpoint: bool = False) -> None:
-        """Carry out everything; what was under way first."""
+        """Carry out everything, starting with what was in progress."""
         for _ in range(2):
             self.persist()
             self.advance()
@@ -275,8 +278,8 @@ class Peer:
     # Its deaths
 
     def kill(self, sudden: bool = True, power: int | None = None) -> None:
-        """`sudden` leaves the files as they are at this moment; otherwise the journal is closed. With `power`
-        what was not synced is lost: all of it, none of it or a part."""
+        """`sudden` leaves the files as they are at this moment; otherwise the journal is closed. With
+        `power`, unsynced data is lost: all of it, none of it or a part."""
         self.alive = False
         if power is not None:
             self.disk = self.disk.after_power_failure(power % 2 == 0, (None, 0.0, 0.5, 1.0)[power % 4])
@@ -306,10 +309,10 @@ class Peer:
             if (index < self.durable_actions if action.kind is Kind.SEND else action.position <= same)
         ]
         if self.journal.uncertain_until:
-            self.record_deliveries()  # after a power failure what may have been seen is delivered at once
+            self.record_deliveries()  # after a power failure, those possibly seen
         sends = [action for action in self.actions if action.kind is Kind.SEND]
         assert core.stability.matrix_clock[self.rank][self.rank] == len(sends)
-        if sends:  # what a durable message depends on is as lasting as itself
+        if sends:  # the causes of a durable message are as durable as itself
             until = before.index(sends[-1])
             assert all(action.position <= core.application.delivered for action in before[:until])
         deliveries = [action for action in self.actions if action.kind is Kind.DELIVER]
@@ -325,8 +328,8 @@ class Peer:
         self.durable_actions = len(self.actions)
 
     def _same_deliveries(self) -> int:
-        """How many of the deliveries before are the same now. After a power failure some that nothing
-        durable depends on may come in another order."""
+        """How many earlier deliveries are unchanged. After a power failure, deliveries that nothing durable
+        depends on may be reordered."""
         core = self.core
         known = {action.position: action.message for action in self.actions}
         for position, delivery in enumerate(core.application.unacked, core.application.acked + 1):
@@ -345,8 +348,8 @@ class Peer:
 
 
 class Group:
-    """All members, and the connections between them. With `own`, in most of their lives members receive
-    their own messages too."""
+    """All members and the connections between them. With `own`, members receive their own messages in most of
+    their lives."""
 
     def __init__(
         self, roster: Roster, folder: Path, own: bool = False, sync: bool = False, signed: bool = False
@@ -396,7 +399,7 @@ class Group:
         return self.peers[rank].broadcast(f"{self.broadcasts}" + "." * padding, self.now)
 
     def carry(self, source: int, to: int, most: int = 1_000_000) -> int:
-        """Packets arrive, in order and at most so many; how many."""
+        """Deliver at most so many packets of a link, in order; returns how many."""
         box = self.peers[source].core.outboxes[to]
         sent = max(self.sent[source, to], box.acked)
         packets = box.after(sent, 1 << 20, most)
@@ -406,13 +409,13 @@ class Group:
         return len(packets)
 
     def ack(self, source: int, to: int) -> None:
-        """The receiver acknowledges what is durable there."""
+        """The receiver acknowledges the packets that are durable at its end."""
         receiver = self.peers[to].core
         durable, value = receiver.durably_received[source], receiver.durable_chain[source]
         self.peers[source].core.step(AckReceived(to, durable, value))
 
     def gossip(self, source: int, to: int) -> bool:
-        """One reports progress to the other, as frames do; False if there was none."""
+        """One reports progress to the other, as a frame would; False if there was none to report."""
         core = self.peers[source].core
         core.repair.skip_stable(core.protocol, core.outboxes.values())
         rows: list[Row] = []
@@ -424,7 +427,7 @@ class Group:
         return bool(rows)
 
     def repair(self, rank: int, patience: int) -> bool:
-        """A member asks for what it lacks; whether it got some."""
+        """A member requests repair; returns whether it received something."""
         core = self.peers[rank].core
         connected = [to for source, to in self.sent if source == rank]
         request = core.repair.request(self.now, patience, connected)
@@ -437,13 +440,13 @@ class Group:
         return before != [window.to_bytes() for window in core.stability.received]
 
     def fire(self) -> None:
-        """Whoever has asked to be woken by now is."""
+        """Fire the timers of all members that are due."""
         for peer in self.peers:
             if peer.alive and peer.core.has_timer_due(self.now):
                 peer.core.step(TimerFired(self.now))
 
     def settle(self, gone: frozenset[int] = frozenset()) -> None:
-        """All come back but those that are gone; then everything is carried, delivered and reported."""
+        """All members but those in `gone` restart; then everything is carried, delivered and reported."""
         for peer in self.peers:
             if peer.rank in gone and peer.alive:
                 self.kill(peer.rank)
@@ -471,7 +474,7 @@ class Group:
             assert self.now < 100_000, "it never comes to rest"
 
     def judged(self) -> Judgement:
-        """By the oracle; and whatever was delivered is what its sender broadcast, with the right causes."""
+        """Judged by the oracle; every delivery must equal the broadcast, with the right causes."""
         judgement = judge(
             Execution([[Step(a.kind, a.message) for a in peer.history()] for peer in self.peers])
         )

@@ -25,7 +25,7 @@ NAMES = ("ana", "bo", "eve", "cy")
 
 
 class Driven:
-    """A core with a journal, of which every `Ready` is carried out at once."""
+    """A core with a journal whose every `Ready` is carried out at once."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Driven:
         self.disk = disk or MemoryDisk(Path(name))
         self.journal = Journal(self.disk, {"member": name}, sync=False)
         self.given: list[str] = []
-        """What its application calls the messages that it was given."""
+        """The ids of the delivered messages, as the application sees them."""
         self.core.files = self.disk
         restore(self.core, self.journal)
         for each in NAMES if is_signed else ():
@@ -84,7 +84,7 @@ class Driven:
 
 
 def exchange(*cores: Driven) -> None:
-    """Until nothing more is sent."""
+    """Exchange packets until nothing more is sent."""
     by_address = {address: each for each in cores for address in each.core.members}
     moved = True
     while moved:
@@ -124,7 +124,7 @@ def joined(ana: Driven, *others: Driven) -> Driven:
 
 
 def ask(cy: Driven, contact: Contact, sponsor: Driven, *others: Driven) -> None:
-    """Ask to be admitted; the sponsor does so, and its welcome is not there yet."""
+    """Ask for admission; the sponsor admits, but its welcome has not arrived yet."""
     cy.step(AttemptBegun(contact, 0))
     at = sponsor.core.identity
     cy.step(LinkOpened(contact.address, at, 0))

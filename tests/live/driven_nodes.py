@@ -1,7 +1,7 @@
 """Processes in several groups, driven by hand: packets are passed one at a time, and any may be killed.
 
-The judge knows what each application was given: everything of a group once, and across groups nothing after
-what it precedes.
+The judge checks what each application was delivered: every message of a group once, and no cause after its
+effect across groups.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class World:
         self.founders = groups
         self.nodes: dict[str, Node] = {}
         self.pasts: dict[Id, frozenset[Id]] = {}
-        """Of all that was accepted: what precedes it."""
+        """The causal past of every accepted message."""
         self.removed: set[tuple[str, int]] = set()
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -66,7 +66,7 @@ class World:
         return self.nodes[name]
 
     def _owner(self, core: GroupCore, address: int) -> Node | None:
-        """Whose address this is, as the sender of a packet knows it."""
+        """The process at an address, as the sender of a packet knows it."""
         stream = core.member.stream_at.get(address)
         contact = core.greeted.get(address) or (None if stream is None else core.contact_of(stream))
         return None if contact is None else self.nodes[contact.name]
@@ -114,7 +114,7 @@ class World:
         ]
 
     def transmit_all(self, *groups: str) -> bool:
-        """One packet on each link; whether there was one."""
+        """Transmit one packet on each link; returns whether there was any."""
         moved = False
         for sender, group, link in self.links():
             if (not groups or group in groups) and link in sender.core(group).links:
@@ -122,7 +122,7 @@ class World:
         return moved
 
     def settle(self) -> None:
-        """Until nothing moves: everybody reports, and what was removed returns."""
+        """Run until nothing moves: all members report, and removed ones return."""
         for _ in range(40):
             moved = False
             for each in self.nodes.values():
@@ -155,7 +155,7 @@ class World:
 
 
 class Node:
-    """A process, its store and its application, which writes down what it is given."""
+    """A process, its store and its application, which records its deliveries."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -178,7 +178,7 @@ class Node:
         self.commit()
 
     def kill(self) -> None:
-        """As `kill -9` does: what is not in the store is lost."""
+        """Kill it like `kill -9`: whatever is not in the store is lost."""
         self.disk.is_locked = False
         self.pending = []
         self.start()
@@ -198,7 +198,7 @@ class Node:
         return self.node.groups[group].phase if group in self.node.groups else Phase.OUTSIDE
 
     def restore_states(self) -> None:
-        """Give the application the states that it starts with in groups."""
+        """Hand the application the snapshots with which it joined groups."""
         for group, core in self.node.groups.items():
             if core.phase == Phase.MEMBER and not core.is_started and self.node.application.is_idle:
                 data = core.snapshot
@@ -272,7 +272,7 @@ class Node:
         any_read = False
         while True:
             if not self.read():
-                self.commit()  # what is given must be durable
+                self.commit()  # a delivery must be durable
                 if not self.read():
                     return any_read
             any_read = True
@@ -314,7 +314,7 @@ class Node:
         return True
 
     def rejoin(self) -> bool:
-        """What was removed, or was given no answer, asks somebody else."""
+        """Members that were removed or got no answer ask another member."""
         for group, core in self.node.groups.items():
             if core.phase in (Phase.REMOVED, Phase.JOINING) and not (
                 core.phase == Phase.JOINING and core.member.welcome is not None  # type: ignore[attr-defined]

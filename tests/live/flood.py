@@ -1,4 +1,4 @@
-"""A stranger in a process of its own: opens connections as fast as it may, and says nothing or rubbish.
+"""A stranger in a separate process: opens connections as fast as it can and sends nothing or garbage.
 
 Usage: flood.py HOST PORT RATE SECONDS SAYS SOURCES, where SAYS is hex and SOURCES is how many addresses of
 127.66.0.0/16 it calls from, or 0 for 127.0.0.1. Prints a line when it has begun, and how many it opened.

@@ -1,8 +1,8 @@
-"""A fuzzer of whatever comes from a network: mutated test vectors into every decoder and into live members.
+"""A fuzzer of network input: mutated test vectors into every decoder and into live members.
 
     python tests/live/fuzz_decoders.py SECONDS [SEED]
 
-Only a `RemoteError` may come out. Prints how many inputs were tried, and how many were taken for good.
+Only a `RemoteError` may come out. Prints how many inputs were tried and how many were accepted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def seeds() -> list[bytes]:
 
 
 def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    """Bytes turned, cut, repeated, crossed with another's, or made up."""
+    """Bytes flipped, cut, repeated, spliced with another input, or random."""
     for _ in range(rng.choice([1, 1, 2, 4, 8])):
         place = rng.randrange(len(data) + 1)
         how = rng.randrange(7)
@@ -69,7 +69,7 @@ def members() -> list[Core]:
 
 
 def fuzz(seconds: float, seed: int, inputs: int = sys.maxsize) -> Counter[str]:
-    """For so many seconds, or until so many inputs were tried."""
+    """Fuzz for so many seconds, or until so many inputs were tried."""
     rng, others = random.Random(seed), seeds()
     cores = members()
     tried: Counter[str] = Counter()

@@ -3,8 +3,8 @@
     python tests/live/fuzz_links.py SECONDS
 
 Needs atheris, which finds new inputs by what they make the code do; without it mutations are random. Only a
-`RemoteError` or a `ConnectionError` may come out. Signatures are taken for good, so that what follows their
-verification is tried too. Prints how many sequences and frames were tried.
+`RemoteError` or a `ConnectionError` may come out. Every signature counts as valid, so that the code behind
+verification is fuzzed too. Prints how many sequences and frames were tried.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class Target:
             self.greeter.find_partner(frame, None)
             self.greeter.check_resumable(peer, frame)
             self.greeter.accept(peer, frame, 1)
-        if isinstance(frame, Packets):  # the right chain value and number, or nothing would get any further
+        if isinstance(frame, Packets):  # else the frame is rejected early
             first = self.core.received[peer] + 1
             frame = Packets(first, frame.bodies, self.core.received_chain[peer])
         self.links.by_peer[peer].receive(frame, now, int(now * 1e9))
 
     def go_on(self, now: float) -> None:
-        """What the member does by itself."""
+        """What the member does unprompted."""
         self.core.broadcast("word", 0)
         send_and_advance(self.core, self.core.ready())
         self.links.gossip(int(now * 1e9), 0)
@@ -117,7 +117,7 @@ def try_one(data: bytes) -> None:
     partners, rest, now = target.core.partners, data[1:], 0.0
     tried["sequences"] += 1
     if tried["sequences"] % 1_000 == 0:
-        print(dict(tried), flush=True)  # atheris ends the process without a word of ours
+        print(dict(tried), flush=True)  # atheris ends the process without letting us print
     while len(rest) > 3:
         peer = partners[rest[0] % len(partners)]
         (length,) = _LENGTH.unpack(rest[1:3])

@@ -1,9 +1,9 @@
-"""A fuzzer of stores: damaged files, and files with right checksums that say what cannot be.
+"""A fuzzer of stores: damaged files, and files with valid checksums but impossible content.
 
     python tests/live/fuzz_stores.py SECONDS [SEED]
 
 Each store is opened, restored, checked and shown; only an `InputError` may come out. What can be opened
-although bytes were changed must contain the same as before. Prints what became of how many stores.
+although bytes were changed must contain the same as before. Prints the number of stores by outcome.
 """
 
 from __future__ import annotations

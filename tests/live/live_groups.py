@@ -1,4 +1,5 @@
-"""What tests of live groups share: members over real sockets, ears, and a link that can be cut alone."""
+"""Helpers of live group tests: members over real sockets, ears that collect deliveries, and links that can be
+cut individually."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from antecede.live.group import Group
 from antecede.live.messages import Message, Notice
 
 PATIENCE = 60.0
-"""How long tests wait for an event, in seconds: what takes moments takes long on a busy machine."""
+"""How long tests wait for an event, in seconds: generous, since short steps take long on a busy machine."""
 MEMBER = Path(__file__).parent / "live_member.py"
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """A test on a loop of its own, which ends in any case."""
+    """Run a test on its own event loop, with a time limit."""
 
     async def within() -> None:
         async with asyncio.timeout(2 * PATIENCE):
@@ -49,7 +50,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def together(*names: str, **options: Any) -> AsyncIterator[list[Group]]:
-    """Members that all know each other, at ports that the system chose: who comes later calls."""
+    """Members that know each other, at ports the system chose; each later one dials the earlier ones."""
     joined: dict[str, Group] = {}
     async with contextlib.AsyncExitStack() as stack:
         for me in sorted(names, reverse=True):
@@ -62,12 +63,12 @@ async def together(*names: str, **options: Any) -> AsyncIterator[list[Group]]:
 
 
 class Ear:
-    """Listens to a group, and keeps what it hears and what happens."""
+    """Collects the deliveries and events of a group."""
 
     def __init__(self, group: Group, listens: bool = True) -> None:
         self.group = group
         self.messages: list[Message] = []
-        """Those of others."""
+        """The bodies of others' messages."""
         self.own: list[Message] = []
         self.notices: list[Notice] = []
         self._tasks = [asyncio.create_task(self._watch(group.events()))]
@@ -93,7 +94,7 @@ class Ear:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has been told that it will hear nothing more."""
+        """Whether iteration and events have ended."""
         return self._tasks[-1].done()
 
     async def stop(self) -> None:
@@ -108,7 +109,7 @@ async def same(*groups: Group) -> None:
 
 
 class Relay:
-    """A link of its own between a caller and where it is led to; it can be cut, stalled and mended."""
+    """A relay between a caller and its destination that can be cut, stalled and restored."""
 
     def __init__(self, to: str) -> None:
         self._host, _, port = to.rpartition(":")
@@ -135,7 +136,7 @@ class Relay:
             writer.transport.abort()
 
     def stall(self) -> None:
-        """Nothing arrives any more, and neither end notices."""
+        """Stall: nothing arrives any more, and neither end notices."""
         self._flows.clear()
 
     def mend(self) -> None:
@@ -182,7 +183,7 @@ async def process(
 
 
 async def lines(made: asyncio.subprocess.Process, count: int) -> list[str]:
-    """The next so many lines that it prints."""
+    """The next `count` lines that a process prints."""
     assert made.stdout is not None
     async with asyncio.timeout(PATIENCE):
         found = [(await made.stdout.readline()).decode().strip() for _ in range(count)]

@@ -2,8 +2,9 @@
 
     python live_member.py SETTINGS BODIES [times N] [take N] [ack] [most BYTES]
 
-It says the bodies, so many times, and prints `accepted SEQ` for each; takes N messages, prints each, and
-keeps the last of them in hand unless it is to `ack`; then it waits. With `most` no file of its own may become
+It broadcasts the bodies, so many times, and prints `accepted SEQ` for each; takes N messages, prints each,
+and leaves the last one unacked unless it is to `ack`; then it waits. With `most` no file of its own may
+become
 longer than so many bytes.
 """
 

@@ -33,7 +33,7 @@ class MemoryDisk:
         """Bytes that fit; then writes fail halfway, as on a full disk."""
         self.is_locked = False
 
-    # What a journal calls
+    # Called by a journal
 
     def lock(self) -> None:
         if self.is_locked:
@@ -117,7 +117,7 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", name)
         return self.files[name]
 
-    # What happens to it
+    # Faults
 
     def killed(self) -> MemoryDisk:
         """After a process was killed: everything is there."""
@@ -125,7 +125,8 @@ class MemoryDisk:
 
     def after_power_failure(self, names_kept: bool, unsynced: float | None) -> MemoryDisk:
         """`names_kept`: files that were created, renamed or removed since the last `sync_folder` are.
-        `unsynced`: which share of what was written since the last sync is there; None: the file is as synced.
+        `unsynced`: the share of the data written since the last sync that survives; None: the file is as
+        synced.
         """
         names = self.files if names_kept else self.durable_names
 

@@ -1,4 +1,5 @@
-"""Three members of which the third misses a message that the others have: links that carry one way only."""
+"""Three members, the third of which misses a message that the others have, by links that carry one way
+only."""
 
 from __future__ import annotations
 
@@ -69,8 +70,8 @@ class OneWay:
             writer.transport.abort()
 
     async def settings(self, changes: bool, names: tuple[str, str, str]) -> list[dict[str, Any]]:
-        """How the three join, so that all links between the third and the others lead through relays: from
-        the first nothing arrives once they are stalled, and the second does not hear it."""
+        """Settings with which all links between the third member and the others lead through relays: once
+        stalled, nothing arrives from the first, and the second receives nothing from the third."""
         ana, bo, cy = names
         ports = dict(zip(names, free_ports(3), strict=True))
         at = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
@@ -90,7 +91,7 @@ class OneWay:
     @classmethod
     @contextlib.asynccontextmanager
     async def three(cls, folder: Path, changes: bool) -> AsyncIterator[tuple[Group, Group, Group, OneWay]]:
-        """In one process, and connected."""
+        """The three members in one process, connected."""
         cut = cls()
         settings = await cut.settings(changes, ("ana", "bo", "cy"))
         async with contextlib.AsyncExitStack() as stack:

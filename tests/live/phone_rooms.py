@@ -1,4 +1,4 @@
-"""What tests of phones in groups that change share: super peers and phones over real sockets."""
+"""Helpers of tests of phones in changing groups: super peers and phones over real sockets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def phone_room(
     protocol: str = "freescale",
     **options: Any,
 ) -> AsyncIterator[PhoneRoom]:
-    """A room in which the founders are there, perhaps with their folders of keys."""
+    """A room with its founders running, optionally with folders of keys."""
     created = PhoneRoom(folder, is_secure or keys_of is not None, protocol)
     own: dict[str, dict[str, Any]] = {
         name: {"keys": keys_of / name} if keys_of is not None else {} for name in created.ports

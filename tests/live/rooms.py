@@ -1,4 +1,4 @@
-"""What tests of groups that change share: members over real sockets, each with its application."""
+"""Helpers of changing group tests: members over real sockets, each with its application."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Board:
 
 
 class Room:
-    """Members in one process, each with its board."""
+    """Members in one process, each with a board as its application."""
 
     def __init__(self, folder: Path, founders: tuple[str, ...] = FOUNDERS) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Room:
         self.groups: dict[str, Group] = {}
         self.boards: dict[str, Board] = {}
         self.next_board: Board | None = None
-        """The application of the member that is started next, if it is of another kind."""
+        """The application of the next member to start, if it is not a plain board."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, name: str, reads: bool = True, **options: Any) -> Group:
@@ -78,7 +78,7 @@ class Room:
             board.changes.append(change)
 
     def kinds(self, at: str, name: str) -> list[str]:
-        """What one member was told of another."""
+        """The membership events one member reported about another."""
         return [change.kind for change in self.boards[at].changes if change.name == name]
 
     def listen(self, name: str, refused: list[str]) -> None:
@@ -106,14 +106,14 @@ class Room:
         assert all(len(self.boards[name].bodies) == len(bodies) for name in names)
 
     async def come_to_rest(self) -> None:
-        """Until every message is stable and every packet is acknowledged: then a copy of a store stays the latest."""
+        """Wait until messages are stable and packets acknowledged, so that a copied store stays current."""
         await until(
             lambda: not any(each.unstable_bytes or each._core.has_unacked for each in self.groups.values()),  # type: ignore[attr-defined]
             "that nothing is under way",
         )
 
     async def agree_on_last(self, body: Any) -> None:
-        """Until everybody has the same, with this as well."""
+        """Wait until the named members have the same messages, this one included."""
         boards = self.boards.values()
         await until(lambda: all(body in board.bodies for board in boards), f"{body} everywhere")
         await until(lambda: len({json.dumps(sorted(board.bodies)) for board in boards}) == 1, "the same")
@@ -127,7 +127,7 @@ class Room:
 
 @contextlib.asynccontextmanager
 async def room(folder: Path, *names: str, **options: Any) -> AsyncIterator[Room]:
-    """With these members from the start; the first three are founders in any case."""
+    """Start these members; the first three are always the founders."""
     created = Room(folder, names if len(names) > len(FOUNDERS) else FOUNDERS)
     try:
         await asyncio.gather(*(created.start(name, **options) for name in names))

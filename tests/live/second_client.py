@@ -132,7 +132,7 @@ def ranked(members: Iterable[str]) -> list[str]:
 
 
 class Refused(Exception):  # noqa: N818
-    """The super peer does not talk to this phone, or this phone not to it; in words why."""
+    """The super peer refuses this phone, or this phone refuses it; the message says why."""
 
 
 class Phone:
@@ -162,11 +162,11 @@ class Phone:
         self._lines = ranked(members)
         self._names = [line.partition(" behind ")[0] for line in self._lines]
         self._rank = self._names.index(me)
-        # The link: packets that were not confirmed, numbered from _safe + 1, and what has come.
+        # The link: unconfirmed packets, numbered from _safe + 1, and the count of packets received.
         self._lives, self._known = [[secrets.token_hex(8), 0]], list[Any]()
         self._attempts = 0
         self._unsafe: list[bytes] = []
-        self._sent_chain, self._got_chain = [bytes(16)], bytes(16)  # of what was confirmed, and after it
+        self._sent_chain, self._got_chain = [bytes(16)], bytes(16)  # of confirmed packets, and after them
         self._chains: dict[int, bytes] = {}
         self._safe = self._sent = self._got = self._said_got = 0
         self._is_paused = False
@@ -189,10 +189,10 @@ class Phone:
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
 
-    # Speaking and listening
+    # Broadcast and delivery
 
     async def broadcast(self, body: bytes | str) -> int:
-        """Say something to everybody; returns its number among one's own."""
+        """Broadcast a body; returns its sequence number at this origin."""
         if self._failure:
             raise self._failure
         kind, data = (1, body.encode()) if isinstance(body, str) else (0, body)

@@ -12,7 +12,7 @@ from antecede.live.store.journal import Journal
 
 WHO = {"group": "friends", "me": "ana", "protocol": "mbcp"}
 SOCKET = shutil.ignore_patterns("control")
-"""What is in the store of a running member and cannot be copied."""
+"""The socket in a running member's store, which cannot be copied."""
 
 
 def opened(disk: Disk | Path, who: Mapping[str, object] = WHO, sync: bool = False) -> Journal:

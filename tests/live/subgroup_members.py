@@ -1,4 +1,4 @@
-"""What tests of groups with subgroups share: members over real sockets, and clocks that can be set wrong."""
+"""Helpers of subgroup tests: members over real sockets, and clocks that can be set wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antecede.live.settings import Settings
 from antecede.live.subgroups.group import SubgroupMember
 
 LAYOUT = {"gus": ["pam", "pat"], "gil": ["pia"], "lea": ["leo"]}
-"""Who is behind whom: on real time, on vectors, on linear time."""
+"""Local processes by gateway: on real time, on vectors, on linear time."""
 CLOCKS = {"gus": "real 250ms 60ms", "gil": "vector", "lea": "linear"}
 
 
@@ -94,14 +94,14 @@ class Sites:
             await asyncio.sleep(pause)
 
     async def all_have(self, count: int) -> None:
-        """Until everybody has been given so many messages, own ones included."""
+        """Wait until every member has delivered so many messages, its own included."""
         async with asyncio.timeout(PATIENCE):
             while any(len(ear.messages) + len(ear.own) < count for ear in self.ears.values()):
                 await asyncio.sleep(0.02)
         assert {len(ear.messages) + len(ear.own) for ear in self.ears.values()} == {count}
 
     def audit(self, messages: int) -> None:
-        """By the trace: complete, once, and in causal order."""
+        """Audit the trace: complete, exactly once, in causal order."""
         verdict = audit_path(str(self.folder / "trace"), "local", 10, None).verdict
         assert verdict.clean, verdict
         assert (verdict.messages, verdict.missing) == (messages, 0)

@@ -1,4 +1,4 @@
-"""What strangers can do to a member's ports before they have authenticated: nothing that others notice."""
+"""What strangers can do at a member's ports before authenticating: nothing that affects others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def flood(where: str | None, message: str, sources: int) -> AsyncIterator[
     ids=["silent, the member's own address", "silent", "silent, many addresses", "talking"],
 )
 def test_a_member_connects_while_a_stranger_floods(message: str, sources: int) -> None:
-    """It took a minute and more, as long as the flood lasted."""
+    """Connecting once took more than a minute, as long as the flood lasted."""
 
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
@@ -69,7 +69,7 @@ def test_a_member_connects_while_a_stranger_floods(message: str, sources: int) -
 
 
 @pytest.mark.parametrize("is_listed", [False, True], ids=["was here before", "is listed in peers"])
-def test_a_known_address_is_not_kept_out_by_many_that_talk(is_listed: bool) -> None:
+def test_a_known_address_is_admitted_despite_many_talking_strangers(is_listed: bool) -> None:
     async def test() -> None:
         where = "@127.0.0.1:9" if is_listed else ""
         async with (
@@ -158,7 +158,7 @@ def test_strangers_do_not_exhaust_the_files_of_a_member(tmp_path: Path) -> None:
                 assert open_files(ana.pid) < allowed - 20
                 for number in range(300):
                     await bo.broadcast(number)
-                # The members that are there go on, the port answers, and a trace is written.
+                # Connected members continue, the port answers, and a trace is written.
                 assert b'"state":"open"' in await get(metrics, b"/health")
                 await until(lambda: list((tmp_path / "trace").rglob("*.parquet")))
         finally:
@@ -184,7 +184,7 @@ async def get(port: int, path: bytes) -> bytes:
 
 
 def test_a_long_greeting_is_refused_before_it_is_read() -> None:
-    """16 MiB were read from anybody."""
+    """A member once read up to 16 MiB from any stranger."""
 
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:
@@ -225,7 +225,7 @@ async def web_member(**more: Any) -> AsyncIterator[Group]:
         yield sue
 
 
-def test_a_long_greeting_by_websocket_is_refused_and_a_long_message_is_not() -> None:
+def test_websocket_limits_the_length_of_a_greeting_but_not_of_a_message() -> None:
     async def test() -> None:
         async with web_member() as sue:
             for size, reason in ((20_000, "1009"), (10_000_000, "no close frame received")):
@@ -259,7 +259,7 @@ async def upgraded(sue: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
 
 
 async def greeting_of_a_phone() -> bytes:
-    """What a real phone says first."""
+    """The greeting of a real phone."""
     heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(connection: ServerConnection) -> None:
@@ -310,7 +310,7 @@ async def greeted(sue: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 def test_a_phone_that_sends_fragments_without_end_is_cut_off() -> None:
-    """Empty ones: the length of a message is not what is too much."""
+    """Empty fragments: the length of the message is not the problem."""
 
     async def test() -> None:
         async with web_member() as sue:
@@ -322,8 +322,8 @@ def test_a_phone_that_sends_fragments_without_end_is_cut_off() -> None:
     run(test())
 
 
-def test_others_have_their_turn_while_a_phone_sends_short_frames() -> None:
-    """40,000 pings in one piece took two seconds in which nobody else was served."""
+def test_a_phone_flooding_short_frames_does_not_starve_others() -> None:
+    """40,000 pings in one write once blocked everything else for two seconds."""
     pings = 40_000
 
     async def test() -> None:
@@ -353,7 +353,7 @@ def test_others_have_their_turn_while_a_phone_sends_short_frames() -> None:
 
 
 async def greeting_of_bo() -> bytes:
-    """What a real member says first, with its length."""
+    """The greeting of a real member, with its length prefix."""
     heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -369,8 +369,8 @@ async def greeting_of_bo() -> bytes:
         return await heard
 
 
-def test_others_have_their_turn_while_a_member_sends_short_frames() -> None:
-    """40,000 frames that had arrived were read in a row."""
+def test_a_member_flooding_short_frames_does_not_starve_others() -> None:
+    """40,000 received frames were once processed without yielding."""
     heartbeats = 40_000
 
     async def test() -> None:
@@ -489,7 +489,7 @@ def test_members_that_all_connect_at_once_do_not_displace_each_other() -> None:
         shaking.append(pending)
     assert admission.connected("192.0.2.1", lambda: None) is None
     assert not closed
-    # Whoever authenticates gets its token back: many more than the limit a second.
+    # A token is returned on authentication, so far more than the limit per second may connect.
     for pending in shaking:
         admission.authenticated(pending)
     for _ in range(1_000):
@@ -499,7 +499,7 @@ def test_members_that_all_connect_at_once_do_not_displace_each_other() -> None:
         admission.authenticated(another)
 
 
-def test_a_source_is_an_address_or_what_one_customer_has() -> None:
+def test_a_source_is_an_ipv4_address_or_an_ipv6_64_prefix() -> None:
     assert source_of(("10.0.0.7", 1)) == source_of(("::ffff:10.0.0.7", 2, 0, 0)) == "10.0.0.7"
     assert source_of(("2001:db8:1:2::7", 1, 0, 0)) == source_of(("2001:db8:1:2:ffff::9", 1, 0, 0))
     assert source_of(("2001:db8:1:2::7", 1, 0, 0)) != source_of(("2001:db8:1:3::7", 1, 0, 0))
@@ -556,13 +556,15 @@ def test_idle_connections_are_closed_after_a_while(monkeypatch: pytest.MonkeyPat
 
 
 class LoopWithoutReaders(asyncio.SelectorEventLoop):
-    """As on Windows, where a loop does not tell that a socket has something to read."""
+    """As on Windows, where the loop has no add_reader."""
 
     def add_reader(self, *_: Any) -> None:  # type: ignore[override]
         raise NotImplementedError
 
 
-def test_a_member_listens_without_readers_and_limits_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_listens_where_add_reader_and_file_limits_are_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)
 
     async def test() -> None:

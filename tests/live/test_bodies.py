@@ -81,7 +81,7 @@ bodies = st.recursive(
 @example({"": {"\x00": "\u2028"}})
 @example(2**64)
 @example([[[]]] * 3)
-def test_what_is_accepted_comes_back_as_it_was(body: Any) -> None:
+def test_accepted_bodies_round_trip_with_equal_types(body: Any) -> None:
     refusal = ""
     try:
         payload = wrap(body, False, None)
@@ -95,7 +95,7 @@ def test_what_is_accepted_comes_back_as_it_was(body: Any) -> None:
 
 
 @pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
-def test_what_would_change_is_refused_wherever_it_is(strange: Any) -> None:
+def test_values_that_would_not_round_trip_are_refused_with_their_path(strange: Any) -> None:
     for body, where in (
         ({"items": [0, 1, 2, {"price": strange}]}, "body.items[3].price: "),
         ([strange], "body[0]: "),
@@ -110,7 +110,7 @@ def test_what_would_change_is_refused_wherever_it_is(strange: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [1, None, True, 1.5, b"k", (1,), Name("k"), "\udfff"])
-def test_a_key_that_would_become_text_is_refused(key: Any) -> None:
+def test_map_keys_that_would_not_round_trip_are_refused(key: Any) -> None:
     with pytest.raises(InputError, match=r"^body\.names.*: (a|the) key "):
         wrap({"names": {"fine": 1, key: 2}}, False, None)
 

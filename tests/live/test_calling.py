@@ -16,7 +16,7 @@ from antecede.live.changing.calling import Pauses, dial_afresh
 def test_a_sign_of_life_ends_all_pauses() -> None:
     async def run() -> float:
         pauses = Pauses()
-        # With so many, each would wait for five seconds.
+        # More would make each call wait for five seconds.
         waiting = [asyncio.create_task(pauses.wait(link, 20)) for link in range(100)]
         await asyncio.sleep(0)
         began = time.monotonic()
@@ -31,7 +31,7 @@ def test_a_sign_of_life_ends_all_pauses() -> None:
     assert asyncio.run(run()) < 2.0
 
 
-def test_a_process_that_is_slow_makes_no_more_calls_for_that_reason() -> None:
+def test_a_slow_process_does_not_dial_again_because_it_is_slow() -> None:
     async def test() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setblocking(False)
@@ -40,7 +40,7 @@ def test_a_process_that_is_slow_makes_no_more_calls_for_that_reason() -> None:
                 dial_afresh(f"127.0.0.1:{server.getsockname()[1]}", None, seconds=10.0)
             )
             await asyncio.sleep(0)
-            time.sleep(0.7)  # the process has so much else to do
+            time.sleep(0.7)  # the process is busy with something else
             wire = await calling
             wire.abort()
             await loop.sock_accept(server)
@@ -54,7 +54,7 @@ def test_a_process_that_is_slow_makes_no_more_calls_for_that_reason() -> None:
     run(test())
 
 
-def test_limits_on_strangers_keep_no_member_of_a_large_group_out_that_is_at_one_address() -> None:
+def test_limits_on_strangers_admit_a_large_group_behind_one_address() -> None:
     """As if all members were behind one router."""
     size = 30
 

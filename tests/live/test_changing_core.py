@@ -91,7 +91,7 @@ def test_packets_with_errors_leave_a_member_that_a_restart_brings_back(seed: int
     assert ana.restarted().state() == ana.state()
 
 
-def test_a_message_without_content_is_not_given_to_anybody() -> None:
+def test_a_message_without_content_is_not_delivered() -> None:
     ana, bo = founders()
     link = ana.link_to(BO)
     poison = ChangingMbcp.encode(DependencyPacket(b"\x01no content", 1, 1, {}))
@@ -107,15 +107,15 @@ def test_a_message_without_content_is_not_given_to_anybody() -> None:
     "contact",
     [Contact("a b"), Contact("x~y"), Contact("", b""), Contact("ok", b"123"), Contact("ok", b"", "nowhere")],
 )
-def test_contacts_that_nobody_writes_are_refused(contact: Contact) -> None:
+def test_malformed_contacts_are_refused(contact: Contact) -> None:
     with pytest.raises(RemoteError, match="not a contact"):
         decode_contact(encode_contact(contact))
     with contextlib.suppress(RemoteError):
         decode_contact(encode_contact(contact)[:-1])
 
 
-def test_an_answer_to_a_call_that_arrives_after_its_link_is_forgotten_is_not_taken() -> None:
-    """The caller remembers packets that the other does not any more. Its next call says so."""
+def test_a_handshake_answer_after_the_link_was_forgotten_is_rejected_as_stale() -> None:
+    """The caller remembers packets that the other has forgotten; its next call states that."""
     ana, bo = founders()
     cy = joined(ana, bo)
     there, here = MemberGreeter(bo.core, "room"), MemberGreeter(cy.core, "room")
@@ -130,8 +130,8 @@ def test_an_answer_to_a_call_that_arrives_after_its_link_is_forgotten_is_not_tak
         there.find_link(made_later, 0, None)
 
 
-def test_nor_is_it_if_what_came_over_the_link_was_not_durable_when_this_process_called() -> None:
-    """The other forgets the link right after it has sent its last packets."""
+def test_an_answer_to_a_call_made_before_received_packets_were_durable_is_rejected() -> None:
+    """The other side forgets the link right after sending its last packets."""
     ana, bo = founders()
     there, here = MemberGreeter(bo.core, "room"), MemberGreeter(ana.core, "room")
     bo.core.broadcast(b"x", 0)
@@ -149,8 +149,8 @@ def test_nor_is_it_if_what_came_over_the_link_was_not_durable_when_this_process_
         there.find_link(here.call(ANA.address, link, ""), 0, None)
 
 
-def test_a_welcome_ends_an_attempt_whose_state_made_room_for_that_of_another() -> None:
-    """The sponsor was down, so the newcomer began to fetch a state elsewhere. It keeps one at a time."""
+def test_a_welcome_whose_snapshot_was_discarded_ends_that_join_attempt() -> None:
+    """The sponsor was down, so the newcomer began to fetch a snapshot elsewhere; it keeps only one."""
     ana, bo = founders()
     cy = Driven("cy")
     cy.step(AttemptBegun(CY, 0))
@@ -174,9 +174,9 @@ def test_a_welcome_ends_an_attempt_whose_state_made_room_for_that_of_another() -
     assert cy.restarted().state() == cy.state()
 
 
-def test_a_founder_is_known_until_it_is_forgotten_though_it_remembers_no_packet() -> None:
-    """The last that it has sent was taken and never acknowledged, and nothing has come back. To send all of
-    that again would be to speak for a member that nobody knows."""
+def test_a_founder_without_remembered_packets_is_known_until_forgotten() -> None:
+    """Its last packet was accepted but never acknowledged, and nothing came back. Resending everything would
+    speak for a member that nobody knows."""
     ana, bo, eve = found(ANA, BO, EVE)
     exchange(ana, bo, eve)
     blank = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Live groups whose members come and go, over real sockets."""
+"""Live groups with changing membership, over real sockets."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_a_fourth_member_joins_leaves_and_nobody_waits_for_it(tmp_path: Path, st
     run(test())
 
 
-def test_causes_are_messages_of_the_application(tmp_path: Path) -> None:
-    """Not admissions, though these are in the causal order too."""
+def test_message_causes_contain_only_application_messages(tmp_path: Path) -> None:
+    """Admissions are not listed, although they are part of the causal order."""
 
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
@@ -75,7 +75,7 @@ def test_causes_are_messages_of_the_application(tmp_path: Path) -> None:
     run(test())
 
 
-def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Path) -> None:
+def test_members_resume_from_their_stores_and_a_dead_one_is_removed(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             await group.start("dana")
@@ -98,7 +98,7 @@ def test_members_go_on_from_their_stores_and_a_dead_one_is_removed(tmp_path: Pat
     run(test())
 
 
-def test_members_that_all_move_at_once_find_each_other_where_their_settings_say(tmp_path: Path) -> None:
+def test_members_that_all_change_address_find_each_other_by_their_settings(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             await group.groups["ana"].broadcast("before")
@@ -114,7 +114,7 @@ def test_members_that_all_move_at_once_find_each_other_where_their_settings_say(
     run(test())
 
 
-def test_who_is_silent_is_suspected_and_trusted_again(tmp_path: Path) -> None:
+def test_a_silent_member_is_suspected_and_later_trusted_again(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy", heartbeat="200ms") as group:
             view = group.groups["ana"].view
@@ -131,7 +131,7 @@ def test_who_is_silent_is_suspected_and_trusted_again(tmp_path: Path) -> None:
     run(test())
 
 
-def test_only_who_has_the_secret_is_admitted(tmp_path: Path) -> None:
+def test_only_processes_with_the_shared_secret_are_admitted(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text("correct horse battery staple\n")
     wrong.write_text("incorrect horse battery staple\n")
@@ -154,7 +154,7 @@ def test_only_who_has_the_secret_is_admitted(tmp_path: Path) -> None:
     run(test())
 
 
-def test_why_strangers_and_members_are_refused_is_in_the_log_of_both(
+def test_reasons_for_refusing_strangers_and_members_are_logged_on_both_sides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("one", "other"):
@@ -178,7 +178,7 @@ def test_why_strangers_and_members_are_refused_is_in_the_log_of_both(
     run(test())
 
 
-def test_a_member_behind_a_router_is_called_where_it_advertises(tmp_path: Path) -> None:
+def test_a_member_behind_a_router_is_called_at_its_advertised_address(tmp_path: Path) -> None:
     async def test() -> None:
         inside = Room(tmp_path, ("ana",))
         (port,) = free_ports(1)
@@ -201,7 +201,7 @@ def test_a_member_behind_a_router_is_called_where_it_advertises(tmp_path: Path) 
     run(test())
 
 
-def test_a_member_that_listens_everywhere_is_told_to_name_a_host(
+def test_a_member_listening_on_all_interfaces_is_warned_to_name_a_host(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -213,7 +213,7 @@ def test_a_member_that_listens_everywhere_is_told_to_name_a_host(
 
 
 def test_a_removal_that_could_never_end_is_refused(tmp_path: Path) -> None:
-    """It could not be taken back: nothing would be stable from then on, and nobody could leave."""
+    """It could not be undone: nothing would become stable any more, and no member could leave."""
 
     async def test() -> None:
         created = Room(tmp_path, ("ana", "bo"))
@@ -231,7 +231,7 @@ def test_a_removal_that_could_never_end_is_refused(tmp_path: Path) -> None:
     run(test())
 
 
-def test_whoever_cannot_leave_yet_is_told_why(tmp_path: Path) -> None:
+def test_a_member_that_cannot_leave_yet_is_told_why(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             ana = group.groups["ana"]
@@ -321,7 +321,7 @@ def test_a_newcomer_that_is_declined_is_told_why(
 
 
 def test_a_snapshot_that_does_not_end_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile the application of the sponsor is delivered nothing."""
+    """Meanwhile the sponsor's application receives no deliveries."""
     monkeypatch.setattr("antecede.live.changing.sponsor._SLOW_SECONDS", 0.1)
     may_end = asyncio.Event()
 
@@ -400,12 +400,12 @@ async def _join_fixed(store: Path) -> None:
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused(options: dict[str, Any], reason: str) -> None:
+def test_invalid_changing_group_settings_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         antecede.join("room", **options)
 
 
-def test_an_answer_that_comes_after_its_time_is_an_answer(
+def test_a_welcome_arriving_after_the_attempt_timed_out_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Found by a trial on a busy machine: the welcome arrived before the next contact was asked."""
@@ -428,8 +428,8 @@ def test_an_answer_that_comes_after_its_time_is_an_answer(
     run(test())
 
 
-def test_a_tick_may_come_between_the_end_of_a_link_and_of_its_connection(tmp_path: Path) -> None:
-    """Found by a trial: partners had left, and presence was about to be told to them."""
+def test_a_tick_between_the_end_of_a_link_and_of_its_connection_is_harmless(tmp_path: Path) -> None:
+    """Found by a trial: presence was about to be sent to partners that had left."""
 
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as created:

@@ -1,4 +1,4 @@
-"""Members of a changing group as processes that are killed (SIGKILL), and go on from their stores."""
+"""Members of a changing group as processes that are killed (SIGKILL) and resume from their stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Processes:
         self.running: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self, name: str) -> dict[str, Any]:
-        """Start a member and wait until it is one."""
+        """Start a process and wait until it is a member."""
         await self.launch(name)
         return await self.read(name)
 

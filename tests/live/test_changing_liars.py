@@ -1,6 +1,6 @@
-"""Members of a group that changes, with signatures: what one of them cannot make the others believe.
+"""What a lying member of a signed, changing group cannot make the others believe.
 
-Eve is a founder like Ana and Bo, with a key of her own, and sends what she likes.
+Eve is a founder like Ana and Bo, with her own key, and sends arbitrary packets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LIE = ApplicationData(wrap("a lie", False, None))
 def signed(
     by: Driven, content: Content, message: tuple[int, int], previous: bytes = START, **causes: int
 ) -> DependencyPacket:
-    """A message with the signature of this member, in whoever's name."""
+    """A message signed by this member, in the name of any member."""
     origin, seq = message
     named = {STREAM[name]: count for name, count in causes.items()}
     payload = encode_content(content)
@@ -62,7 +62,7 @@ def send(to: Driven, by: Contact, packet: Packet) -> None:
 
 
 def refused(to: Driven, by: Contact, packet: Packet, why: str) -> None:
-    """The packet is refused, and the member is as it was."""
+    """The packet is refused, and the member's state is unchanged."""
     before = to.state()
     with pytest.raises(RemoteError, match=why):
         send(to, by, packet)
@@ -71,7 +71,7 @@ def refused(to: Driven, by: Contact, packet: Packet, why: str) -> None:
 
 
 def broadcast(by: Driven, body: str) -> DependencyPacket:
-    """Broadcast a message; the packet that carries it, which is not there yet."""
+    """Broadcast a message; returns the packet that carries it, which has not arrived yet."""
     by.core.broadcast(body, 0)
     by.carry_out()
     box = next(iter(by.core.outboxes.values()))
@@ -108,7 +108,7 @@ def test_messages_in_the_name_of_another_are_refused(three: list[Driven]) -> Non
     assert bodies(ana) == ["true"]
 
 
-def test_what_is_fetched_cannot_be_changed(three: list[Driven]) -> None:
+def test_a_repaired_message_cannot_be_altered_by_its_supplier(three: list[Driven]) -> None:
     ana, bo, _ = three
     first, second = broadcast(bo, "first"), broadcast(bo, "second")
     content, seal = split_seal(first.payload)
@@ -177,7 +177,7 @@ def test_a_welcome_that_lies_is_refused_and_the_newcomer_asks_another(
     assert cy.core.sealing.latest.keys() >= {STREAM["ana"], STREAM["bo"]}
 
 
-def test_an_honest_welcome_proves_what_it_says(three: list[Driven]) -> None:
+def test_an_honest_welcome_is_verifiable(three: list[Driven]) -> None:
     ana, bo, eve = three
     broadcast(bo, "before")
     exchange(ana, bo, eve)
@@ -222,7 +222,7 @@ def test_a_signature_of_a_former_incarnation_does_not_count(three: list[Driven])
     refused(bo, EVE, reply(msgspec.structs.replace(old, origin=cy.core.me)), "signature that is not its own")
 
 
-def test_two_messages_under_one_id_are_noticed_and_each_member_has_one(three: list[Driven]) -> None:
+def test_equivocation_is_detected_and_each_member_retains_one_message(three: list[Driven]) -> None:
     ana, bo, eve = three
     message = STREAM["eve"], 1
     one, other = (signed(eve, ApplicationData(wrap(text, False, None)), message) for text in ("one", "other"))
@@ -231,7 +231,7 @@ def test_two_messages_under_one_id_are_noticed_and_each_member_has_one(three: li
     assert (bodies(ana), bodies(bo)) == (["one"], ["other"])
     exchanges = {each.core.name: DigestExchange(each.core) for each in (ana, bo)}
     links = [ana.link_to(BO)]
-    assert exchanges["ana"].due(0.0, links) == []  # what it has was not there a while ago
+    assert exchanges["ana"].due(0.0, links) == []  # its state is too recent to be compared
     ((_, digests),) = exchanges["ana"].due(1.0, links)
     (evidence,) = exchanges["bo"].compare(bo.link_to(ANA), digests)  # type: ignore[arg-type]
     with pytest.raises(EquivocationError) as proof:
@@ -246,11 +246,11 @@ def test_two_messages_under_one_id_are_noticed_and_each_member_has_one(three: li
         ana.core.sealing.check_honest(STREAM["eve"])
     assert ana.link_to(EVE) in ana.core.equivocators
     assert ana.restarted().core.sealing.liars == ana.core.sealing.liars
-    send(ana, BO, reply(other))  # it comes on another way as well, and changes nothing
+    send(ana, BO, reply(other))  # it also arrives by another path, and changes nothing
     assert bodies(ana) == []
 
 
-def test_who_contradicts_itself_on_its_own_link_is_refused_and_remembered(three: list[Driven]) -> None:
+def test_a_member_contradicting_itself_on_its_link_is_refused_and_remembered(three: list[Driven]) -> None:
     ana, _, eve = three
     first = signed(eve, LIE, (STREAM["eve"], 1))
     send(ana, EVE, first)
@@ -259,7 +259,7 @@ def test_who_contradicts_itself_on_its_own_link_is_refused_and_remembered(three:
     assert STREAM["eve"] in ana.core.sealing.liars
 
 
-def test_nobody_reports_progress_for_another(three: list[Driven]) -> None:
+def test_progress_reported_for_another_member_is_ignored(three: list[Driven]) -> None:
     ana, bo, _ = three
     broadcast(ana, "unstable")
     send(ana, EVE, ProgressReport(STREAM["bo"], {STREAM["ana"]: 1}, {}, frozenset()))
@@ -270,7 +270,7 @@ def test_nobody_reports_progress_for_another(three: list[Driven]) -> None:
     assert ana.restarted().state() == ana.state()
 
 
-def test_nobody_copies_or_disowns_who_is_there(three: list[Driven]) -> None:
+def test_copies_and_disownings_of_a_present_member_are_ignored(three: list[Driven]) -> None:
     ana, bo, eve = three
     broadcast(bo, "true")
     exchange(ana, bo, eve)

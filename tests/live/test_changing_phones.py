@@ -1,4 +1,4 @@
-"""Phones of live groups whose members come and go, over real WebSockets."""
+"""Phones of live groups with changing membership, over real WebSockets."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_phones_join_broadcast_and_leave(tmp_path: Path, stored: bool, protocol:
     run(test())
 
 
-def test_a_super_peer_reads_what_its_phone_has_sent_at_once(tmp_path: Path) -> None:
-    """Each message waits until the question for it is durable. At one for each tick this would not end in
-    time."""
+def test_a_super_peer_reads_a_phone_s_backlog_without_waiting_for_ticks(tmp_path: Path) -> None:
+    """Each message waits until the request for it is durable. At one message per tick this would take too
+    long."""
 
     async def test() -> None:
         async with phone_room(tmp_path) as room:
@@ -89,14 +89,14 @@ def test_a_phone_moves_without_a_gap(tmp_path: Path, protocol: str) -> None:
     run(test())
 
 
-def test_what_a_phone_broadcasts_while_what_it_brings_back_is_not_there_is_limited(tmp_path: Path) -> None:
+def test_broadcasts_of_a_returned_phone_are_limited_until_its_old_ones_are_settled(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room:
             pia = await room.start_phone("pia", "ana")
             core: Any = room.groups["ana"]._core
             (address,) = core.phones
             before = pia.me
-            # As if ana waited for others, who have to say whether it is lost.
+            # As if ana waited for others to report whether it is lost.
             core.hub.site.delayed[address] = [bytes(MAX_AWAY_BYTES + 1)]
             await until(lambda: pia.me != before and pia.state == "open", "its return")
             assert not core.hub.site.delayed
@@ -107,7 +107,7 @@ def test_what_a_phone_broadcasts_while_what_it_brings_back_is_not_there_is_limit
 
 
 @with_each_protocol
-def test_a_phone_goes_on_from_its_store(tmp_path: Path, protocol: str) -> None:
+def test_a_phone_resumes_from_its_store(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, protocol=protocol) as room:
             pia = await room.start_phone("pia")
@@ -127,7 +127,7 @@ def test_a_phone_goes_on_from_its_store(tmp_path: Path, protocol: str) -> None:
 
 
 @with_each_protocol
-def test_a_phone_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path, protocol: str) -> None:
+def test_a_phone_fails_over_to_another_super_peer_without_loss(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, protocol=protocol) as room:
             pia = await room.start_phone("pia", "cy", "bo")
@@ -148,7 +148,7 @@ def test_a_phone_turns_to_another_super_peer_and_loses_nothing(tmp_path: Path, p
     run(test())
 
 
-def test_broadcast_says_that_it_is_cut_off(tmp_path: Path) -> None:
+def test_broadcast_on_a_cut_off_phone_raises_cut_off_error(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room:
             pia = await room.start_phone("pia", "cy")
@@ -193,7 +193,7 @@ def test_everybody_knows_who_is_connected(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_super_peer_that_leaves_sends_away_also_phones_that_come_back_meanwhile(tmp_path: Path) -> None:
+def test_a_leaving_super_peer_also_sends_away_phones_that_reconnect_meanwhile(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path) as room:
             pia = await room.start_phone("pia", "ana")
@@ -217,7 +217,7 @@ def test_a_super_peer_that_leaves_sends_away_also_phones_that_come_back_meanwhil
 
 
 @with_each_protocol
-def test_stores_of_super_peers_and_phones_are_inspected_while_they_run(tmp_path: Path, protocol: str) -> None:
+def test_stores_of_running_super_peers_and_phones_can_be_inspected(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, protocol=protocol) as room:
             pia = await room.start_phone("pia", "ana")
@@ -237,7 +237,7 @@ def test_stores_of_super_peers_and_phones_are_inspected_while_they_run(tmp_path:
     run(test())
 
 
-def test_settings_of_phones_are_checked() -> None:
+def test_invalid_phone_settings_are_refused() -> None:
     def check(message: str, **options: Any) -> None:
         with pytest.raises(InputError, match=message):
             Settings.create(group="room", me="pia", **options).validate_changing()

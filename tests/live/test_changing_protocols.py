@@ -1,4 +1,4 @@
-"""The protocols that live groups whose members come and go may use."""
+"""The protocols available in live groups with changing membership."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def received(member: Driven) -> int:
     return member.core.application.delivered
 
 
-def test_what_waits_in_the_middle_of_a_tree_goes_another_way_also_after_a_restart() -> None:
+def test_messages_waiting_at_a_suspected_tree_node_are_rerouted_even_after_a_restart() -> None:
     members = tree()
     ana, bo, cy, dana = members.values()
     ana.core.broadcast(b"while cy is down", 0)
@@ -51,14 +51,14 @@ def test_what_waits_in_the_middle_of_a_tree_goes_another_way_also_after_a_restar
     ana.carry_out()
     exchange(ana, bo, dana)
     assert received(dana) == 1
-    # Its route is part of what a restart brings back, or else it would send other packets.
+    # Its route is restored by a restart, or the replayed packets would differ.
     ana = ana.restarted()
     assert ana.core.member.order.suspected == {2}
     ana.core.broadcast(b"not through cy", 0)
     ana.carry_out()
     exchange(ana, bo, dana)
     assert received(dana) == 2
-    # A wrong suspicion costs a packet, and no message comes twice.
+    # A wrong suspicion costs one packet, and no message is delivered twice.
     exchange(ana, bo, cy, dana)
     ana.core.route_around((), 0)
     ana.core.broadcast(b"through cy", 0)
@@ -70,7 +70,7 @@ def test_what_waits_in_the_middle_of_a_tree_goes_another_way_also_after_a_restar
     assert all(each.restarted().state() == each.state() for each in (ana, bo, cy, dana))
 
 
-def test_if_all_of_a_branch_are_suspected_the_first_that_is_there_after_all_is_sent_what_waits() -> None:
+def test_messages_for_a_fully_suspected_branch_go_to_its_first_member_found_alive() -> None:
     ana, bo, _, dana = tree().values()
     ana.core.route_around({2, 3}, 0)
     ana.core.broadcast(b"to nobody who listens", 0)
@@ -90,7 +90,7 @@ def test_protocols_without_routes_log_no_suspicions() -> None:
     assert not ana.core.has_ready
 
 
-def test_a_crash_in_the_middle_of_a_tree_delays_nobody_for_long(tmp_path: Path) -> None:
+def test_a_crash_inside_a_tree_delays_others_only_briefly(tmp_path: Path) -> None:
     """Over sockets, with the adaptive time-out."""
 
     async def test() -> None:
@@ -217,17 +217,17 @@ def test_founders_with_different_protocols_do_not_begin(
         ("causalcast", "no protocol 'causalcast'"),
     ],
 )
-def test_protocols_that_such_groups_do_not_have_are_refused(protocol: str, reason: str) -> None:
+def test_protocols_unavailable_in_changing_groups_are_refused(protocol: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         antecede.join("room", me="ana", founders=["ana"], protocol=protocol)
 
 
-def test_other_protocols_have_no_phones() -> None:
+def test_protocols_without_phones_refuse_them() -> None:
     with pytest.raises(InputError, match="a phone's group has protocol freescale, hcg or basic, not vcube"):
         antecede.join("room", me="pia", super_peers=["ana@127.0.0.1:7000"], protocol="vcube")
 
 
-def test_no_protocol_of_changing_groups_asks_to_be_woken() -> None:
+def test_no_changing_group_protocol_uses_timers() -> None:
     """Members of such groups have no timers but their reports; a protocol that did would need them here."""
     for kind in LIVE.values():
         assert kind.wake is Protocol.wake

@@ -1,4 +1,4 @@
-"""Reports of progress in groups that change: how many bytes they take, and that nobody waits for them."""
+"""Reports of progress in groups that change: their size in bytes, and that they delay no member."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_message_of_8_bytes_costs_a_group_of_50_less_than_10_kilobytes(rate: f
     assert mesh.bytes / 250 < 9_000
 
 
-def test_what_a_small_group_delivers_is_stable_within_a_second() -> None:
+def test_messages_in_a_small_group_are_stable_within_a_second() -> None:
     mesh = Mesh(3)
     mesh.broadcast(3, 10)
     for _ in range(5):
@@ -100,7 +100,7 @@ def test_what_a_small_group_delivers_is_stable_within_a_second() -> None:
     assert not mesh.unstable
 
 
-def test_who_waits_for_reports_gets_them_at_once() -> None:
+def test_a_member_waiting_for_reports_gets_them_at_once() -> None:
     mesh = Mesh(20)
     mesh.broadcast(3, 10)
     ana = mesh.cores[0]
@@ -113,7 +113,7 @@ def test_who_waits_for_reports_gets_them_at_once() -> None:
     assert not ana.retained_bytes
 
 
-def test_bytes_that_wait_to_be_stable_are_reported_soon() -> None:
+def test_many_unstable_bytes_trigger_an_early_report() -> None:
     mesh = Mesh(20)
     mesh.cores[0].broadcast(bytes(2_000_000), 0)
     mesh.exchange()
@@ -133,7 +133,7 @@ def draw_report(draw: random.Random, before: ProgressReport) -> ProgressReport:
     return ProgressReport(3, counts, closed, done, draw.random() < 0.1, chain)
 
 
-def test_a_delta_and_the_last_report_are_the_report() -> None:
+def test_the_last_report_plus_a_delta_equals_the_new_report() -> None:
     draw = random.Random(1)
     last = ProgressReport(3, dict.fromkeys(range(40), 5), {}, frozenset())
     for _ in range(300):
@@ -155,7 +155,7 @@ def test_a_count_that_grows_takes_two_bytes_however_long_its_stream_is() -> None
 @pytest.mark.parametrize(
     "counts", [b"\x80", b"\x01", b"\x00\x01\x63\x01", b"\xff" * 12 + b"\x01", b"\x00\x01\x00"]
 )
-def test_deltas_that_nobody_writes_are_refused(counts: bytes) -> None:
+def test_malformed_report_deltas_are_refused(counts: bytes) -> None:
     last = ProgressReport(3, {1: 1, 2: 2}, {}, frozenset())
     with pytest.raises(RemoteError):
         apply_delta(last, ReportDelta(counts, {}, [], None))

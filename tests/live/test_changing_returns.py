@@ -18,7 +18,7 @@ from antecede.live.group import Group
 from antecede.protocols.base import LocalError
 
 
-def test_a_member_that_was_removed_wrongly_returns_with_what_it_had_accepted(tmp_path: Path) -> None:
+def test_a_wrongly_removed_member_returns_with_its_accepted_messages(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             await group.groups["ana"].broadcast("before")
@@ -48,7 +48,7 @@ def test_a_member_that_was_removed_wrongly_returns_with_what_it_had_accepted(tmp
 
 
 def test_a_removal_while_a_message_is_in_flight_lets_its_ack_pass(tmp_path: Path) -> None:
-    """The application of the removed member is in the middle of a message, and broadcasts meanwhile."""
+    """The removed member's application is processing a message and broadcasts meanwhile."""
 
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
@@ -70,7 +70,7 @@ def test_a_removal_while_a_message_is_in_flight_lets_its_ack_pass(tmp_path: Path
     run(test())
 
 
-def test_a_handler_that_broadcasts_while_its_member_is_removed_is_told(
+def test_a_handler_broadcasting_while_its_member_is_removed_gets_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The return waits for the handler, so the handler must not wait for the return."""
@@ -93,10 +93,10 @@ def test_a_handler_that_broadcasts_while_its_member_is_removed_is_told(
     run(test())
 
 
-def test_whoever_returns_asks_those_that_are_there_first(
+def test_a_returning_member_asks_present_members_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its settings name one that has gone."""
+    """Its settings also name a member that has gone."""
     caplog.set_level("INFO", "antecede")
 
     async def test() -> None:
@@ -115,10 +115,10 @@ def test_whoever_returns_asks_those_that_are_there_first(
     run(test())
 
 
-def test_another_contact_is_asked_when_the_first_one_goes(
+def test_another_contact_is_asked_when_the_first_one_leaves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its application was in the middle of a message, so it could not admit anybody yet."""
+    """Its application was processing a message, so it could not admit anybody yet."""
 
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
@@ -137,10 +137,10 @@ def test_another_contact_is_asked_when_the_first_one_goes(
 
 
 @pytest.mark.parametrize("name", ["cy", "dana"])
-def test_a_member_whose_store_is_lost_gets_state_and_its_former_incarnation_goes(
+def test_a_member_with_a_lost_store_gets_a_snapshot_and_its_old_incarnation_is_removed(
     tmp_path: Path, name: str
 ) -> None:
-    """A founder, and one that has joined."""
+    """For a founder and for a member that joined later."""
 
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
@@ -159,17 +159,18 @@ def test_a_member_whose_store_is_lost_gets_state_and_its_former_incarnation_goes
             await back.broadcast("with a new disk")
             await group.agree({"before the disk broke", "with a new disk"}, *everyone)
             await until(lambda: group.kinds("ana", name)[-1:] == ["removed"])
-            # Others may have called the former one before they know of the new one, and several remove it.
+            # Others may have dialled the old incarnation before they know of the new one, and several may
+            # remove it.
             kinds = group.kinds("ana", name)
             assert set(kinds[kinds.index("removing") :]) <= {"removing", "returned", "removed"}
             assert kinds.count("returned") == kinds.count("removed") == 1
-            # It calls its former incarnation, and answers itself: that is no other process.
+            # It dials its former incarnation and reaches itself: that is not another process.
             assert all(not each.problems() for each in group.groups.values())
 
     run(test())
 
 
-def test_who_is_started_on_a_copy_of_its_store_is_told_and_what_is_no_more_is_no_problem(
+def test_a_second_process_on_a_copied_store_displaces_the_first_which_is_told_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("antecede.live.changing.group._REFUSED_SECONDS", 1.0)
@@ -182,7 +183,8 @@ def test_who_is_started_on_a_copy_of_its_store_is_told_and_what_is_no_more_is_no
             first, ana = group.groups["bo"], group.groups["ana"]
             await first.broadcast("the same")
             await group.agree({"the same"}, "ana", "bo", "cy")
-            # A report that comes after the copy is acknowledged by the first one alone, and the copy is older.
+            # A report acknowledged after copying would be known to the first process only, making the copy
+            # older.
             await group.come_to_rest()
             shutil.copytree(tmp_path / "bo", tmp_path / "copy", ignore=SOCKET)
             second = await group.start("bo", store=tmp_path / "copy", listen=":0")
@@ -195,7 +197,7 @@ def test_who_is_started_on_a_copy_of_its_store_is_told_and_what_is_no_more_is_no
             assert set(second.connected) == {"ana", "cy"}
             await first.aclose()
             assert not refusals(ana)
-            # What the first one has accepted meanwhile, its store alone has.
+            # Messages the first process accepted meanwhile are only in its own store.
             again = await group.start("bo", listen=":0")
             await until(lambda: refusals(again), "that an older store is refused")
             assert "bo: bo has an older store than before: its messages after bo:1 exist" in refusals(ana)[0]
@@ -206,7 +208,7 @@ def test_who_is_started_on_a_copy_of_its_store_is_told_and_what_is_no_more_is_no
     run(test())
 
 
-def test_a_member_that_is_refused_and_removed_is_no_problem_any_more(tmp_path: Path) -> None:
+def test_a_refused_member_is_no_longer_a_problem_once_it_is_removed(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             shutil.copytree(tmp_path / "bo", tmp_path / "copy", ignore=SOCKET)
@@ -223,7 +225,7 @@ def test_a_member_that_is_refused_and_removed_is_no_problem_any_more(tmp_path: P
     run(test())
 
 
-def test_a_second_process_of_a_name_that_is_there_is_not_admitted(tmp_path: Path) -> None:
+def test_a_second_process_with_the_name_of_a_present_member_is_not_admitted(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             dana = await group.start("dana")
@@ -259,7 +261,7 @@ def test_a_group_begins_when_most_founders_are_there(
         async with room(tmp_path) as group:
             starting = asyncio.create_task(group.start("ana"))
             await until(lambda: "waiting for bo, cy" in caplog.text, "that it waits")
-            await asyncio.sleep(1)  # in which it asks them three times
+            await asyncio.sleep(1)  # long enough for three requests
             assert caplog.text.count("bo does not answer") == 1
             assert not starting.done()
             await asyncio.gather(starting, group.start("bo"))
@@ -302,7 +304,7 @@ def test_a_newcomer_whose_sponsor_dies_before_its_welcome_arrives_is_admitted_by
     run(test())
 
 
-def test_what_a_returning_member_broadcasts_comes_after_what_it_brings_back(tmp_path: Path) -> None:
+def test_a_returning_member_s_new_messages_follow_those_it_brings_back(tmp_path: Path) -> None:
     """Its removal is not complete while dana is away, so nobody knows yet what is lost."""
 
     async def test() -> None:
@@ -353,8 +355,8 @@ def test_a_member_on_an_older_copy_of_its_store_is_refused(tmp_path: Path) -> No
     run(test())
 
 
-def test_a_connection_whose_link_has_just_been_forgotten_is_none(tmp_path: Path) -> None:
-    """It ends a moment later. Meanwhile a member that has returned asks about its former incarnation."""
+def test_a_connection_whose_link_was_just_forgotten_is_ignored(tmp_path: Path) -> None:
+    """The connection ends a moment later. Meanwhile a returned member asks about its former incarnation."""
 
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:

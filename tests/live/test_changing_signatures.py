@@ -60,7 +60,7 @@ def test_members_that_sign_join_leave_restart_and_return(tmp_path: Path, by: str
             await created.stop("dana")
             await created.groups["bo"].broadcast("while dana is away")
             await created.start("dana", **options["dana"])
-            await created.groups["ana"].remove("dana")  # wrongly: it is there
+            await created.groups["ana"].remove("dana")  # wrongly: it is alive
             await until(lambda: created.kinds("bo", "dana")[-1:] == ["joined"], "it has returned")
             await created.groups["dana"].broadcast("back")
             others = [created.boards[name].bodies for name in SERVERS[:3]]
@@ -143,7 +143,7 @@ def test_keys_are_renewed_and_revoked_while_the_group_runs(tmp_path: Path) -> No
 def test_a_member_that_was_revoked_and_removed_returns_with_new_keys_without_a_restart(
     tmp_path: Path,
 ) -> None:
-    """It shows its new signing certificate before it has signed anything with it."""
+    """It presents its new signing certificate before signing anything with it."""
     folder = make(tmp_path / "keys")
 
     async def test() -> None:
@@ -187,12 +187,12 @@ def test_a_member_that_sends_two_messages_under_one_id_is_reported_and_refused(t
 
 
 def reported(created: Room, at: str, who: str) -> set[str]:
-    """The problems with somebody that a member lists, but that it is away."""
+    """The problems with a member, except that it is away."""
     return {str(each.kind) for each in created.groups[at].problems() if each.member == who} - {"away"}
 
 
 def lie_to(core: Any, victim: str) -> None:
-    """From now on, this member is sent other messages than the others."""
+    """From now on, send this member different messages under the same ids."""
     enqueue = core.enqueue
 
     def enqueue_other(link: int, data: bytes) -> None:

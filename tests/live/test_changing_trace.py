@@ -1,4 +1,4 @@
-"""Traces of live groups that change, as an audit reads them."""
+"""Traces of changing live groups, read by an audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Churn trials: real processes whose group changes, and a judge that finds what is wrong."""
+"""Churn trials: real processes in a changing group, and a judge that finds violations."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def test_a_group_that_changes_loses_nothing_and_its_trace_is_clean(tmp_path: Pat
 
 
 @pytest.mark.parametrize("protocol", sorted(WITH_PHONES))
-def test_so_does_one_with_processes_behind_its_members(tmp_path: Path, protocol: str) -> None:
-    """They lose super peers or gateways for good, and move, are killed and lose their disks themselves."""
+def test_a_changing_group_with_phones_loses_nothing_and_its_trace_is_clean(
+    tmp_path: Path, protocol: str
+) -> None:
+    """They permanently lose super peers or gateways, move, are killed, and lose their disks."""
     plan = ChurnPlan(size=5, phones=4, protocol=protocol, rate=6, seconds=6, messages=200, seed=6)
     result = asyncio.run(run(plan, tmp_path / "run", None, lambda *_: None, PhoneChurnTrial))
     assert result.faults == []
@@ -48,7 +50,7 @@ def test_so_does_one_with_processes_behind_its_members(tmp_path: Path, protocol:
 @pytest.mark.skipif(
     shutil.which("ip") is None or os.geteuid() != 0, reason="network namespaces need ip and root"
 )
-def test_namespaces_of_a_trial_that_was_killed_are_removed_by_the_next() -> None:
+def test_network_namespaces_of_a_killed_trial_are_removed_by_the_next() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
         pass
     names = [f"antecede{process}-test" for process in (ended.pid, os.getpid())]
@@ -71,7 +73,7 @@ def faults(*files: KeptFile) -> list[str]:
     return judge(list(files)).faults
 
 
-def test_the_judge_finds_what_was_delivered_twice_early_or_never(tmp_path: Path) -> None:
+def test_the_judge_detects_duplicate_early_and_missing_deliveries(tmp_path: Path) -> None:
     a = write(
         tmp_path / "a",
         ["intend", "a.0:1", []],
@@ -109,7 +111,7 @@ def test_the_judge_finds_what_was_delivered_twice_early_or_never(tmp_path: Path)
     )
 
 
-def test_an_application_keeps_what_it_was_given_and_a_line_that_was_cut_off_counts_as_none(
+def test_the_application_log_restores_its_state_and_ignores_a_truncated_line(
     tmp_path: Path,
 ) -> None:
     kept = KeptState(tmp_path / "kept", "a.0")

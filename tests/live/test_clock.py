@@ -1,4 +1,4 @@
-"""Somebody sets the computer's clock: the group does not care."""
+"""Setting the computer's clock does not affect the group."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
 
 
 @pytest.mark.parametrize("by", [-HOUR, HOUR])
-def test_what_is_missing_is_repaired_though_the_clock_is_set(
-    monkeypatch: pytest.MonkeyPatch, by: int
-) -> None:
+def test_missing_messages_are_repaired_after_a_clock_change(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     """Ana's message is lost between her and Cleo, and Cleo has noticed when the clock is set."""
 
     async def test() -> None:
@@ -53,7 +51,7 @@ def test_what_is_missing_is_repaired_though_the_clock_is_set(
     run(test())
 
 
-def test_after_a_restart_time_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_member_time_never_goes_back_across_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk() -> None:
         async with antecede.join(
             "room", me="ana", peers=[], store=tmp_path / "store", trace=tmp_path / "trace"

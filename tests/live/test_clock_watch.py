@@ -1,4 +1,4 @@
-"""When clocks and links break what is promised, as far as one member can measure."""
+"""Clocks and links that exceed their promised bounds, as far as one member can measure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def exchange(clock: PartnerClock, now: int, ahead: int, there: int = MS, back: int = MS) -> int:
-    """One exchange with a clock that is ahead, over a link that takes so long; when it ends."""
+    """One exchange with a clock that is ahead, over a link with these delays; returns its end time."""
     probe = clock.probe(now)
     assert probe is not None
     clock.read(ClockReading(probe.sent, now + there + ahead), now + there + back)
@@ -26,7 +26,7 @@ def measured(ahead: int, there: int = MS, back: int = MS) -> tuple[ClockWatch, i
     return watch, now
 
 
-def test_probes_follow_each_other_at_first_and_then_come_every_second() -> None:
+def test_probes_are_sent_back_to_back_at_first_and_then_every_second() -> None:
     watch, now = measured(0)
     clock = watch.partners[1]
     before = clock.is_measured
@@ -46,7 +46,7 @@ def test_clocks_that_differ_by_more_than_is_promised(ahead: int, way: str) -> No
     assert not watch.is_running
 
 
-def test_only_what_is_beyond_doubt_is_broken() -> None:
+def test_a_bound_is_reported_broken_only_beyond_measurement_error() -> None:
     """The link takes 9 ms there and none back, which looks as if the clock were 4.5 ms ahead."""
     watch, now = measured(10 * MS, there=9 * MS, back=0)
     assert watch.check(now) == {}
@@ -61,7 +61,7 @@ def test_an_exchange_that_tells_nothing_changes_nothing() -> None:
     assert watch.check(now) == {}
 
 
-def test_links_that_are_slower_than_promised_and_one_that_does_not_answer() -> None:
+def test_slow_links_and_unresponsive_partners_are_reported() -> None:
     watch, now = measured(0)
     assert watch.check(now) == {}
     clock = watch.partners[1]
@@ -72,7 +72,7 @@ def test_links_that_are_slower_than_promised_and_one_that_does_not_answer() -> N
     assert not watch.refuses(watch.check(now)), "it runs, and holds what is not confirmed"
 
 
-def test_a_member_runs_once_it_agrees_with_half_of_the_others() -> None:
+def test_a_member_runs_once_its_clock_agrees_with_half_of_the_others() -> None:
     watch, now = ClockWatch([1, 2], 50 * MS, 10 * MS), 0
     for _ in range(PROBES_AT_ONCE):
         now = exchange(watch.partners[1], now, 90 * MS)
@@ -84,6 +84,6 @@ def test_a_member_runs_once_it_agrees_with_half_of_the_others() -> None:
     assert ClockWatch([], 0, 0).is_running
 
 
-def test_an_answer_that_was_not_asked_for_is_refused() -> None:
+def test_an_unsolicited_probe_answer_is_refused() -> None:
     with pytest.raises(RemoteError, match="was not sent"):
         PartnerClock(50 * MS, 10 * MS).read(ClockReading(5, 6), 7)

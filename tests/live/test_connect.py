@@ -23,7 +23,7 @@ def _where(message: Any) -> str:
 
 
 class Workspace:
-    """Processes, and what each of their applications was given."""
+    """Processes and the deliveries of their applications."""
 
     def __init__(self, folder: Path, **groups: str) -> None:
         """The founders of each group, by name."""
@@ -102,7 +102,7 @@ async def workspace(
             await created.stop(name)
 
 
-def test_a_message_of_one_group_comes_after_its_cause_in_another(tmp_path: Path) -> None:
+def test_a_message_is_delivered_after_its_cause_in_another_group(tmp_path: Path) -> None:
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo cy", ops="ana bo", out="bo cy") as space:
             ana, bo, cy = (space.nodes[name] for name in ("ana", "bo", "cy"))
@@ -125,8 +125,8 @@ def test_a_message_of_one_group_comes_after_its_cause_in_another(tmp_path: Path)
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_restarted_process_joins_groups_in_any_order(tmp_path: Path, reads: bool) -> None:
-    """It is a member of `ops` by its store, and what it starts with in `room` follows from a message there,
-    which it is given though it has not joined `ops` again so far."""
+    """Its store makes it a member of `ops`. Its snapshot in `room` depends on a message there, which is
+    delivered although it has not rejoined `ops` yet."""
 
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo", ops="ana bo") as space:
@@ -153,8 +153,8 @@ def test_a_restarted_process_joins_groups_in_any_order(tmp_path: Path, reads: bo
     run(test())
 
 
-def test_a_process_that_was_leaving_has_left_after_a_restart(tmp_path: Path) -> None:
-    """Also if its program does not name the group again."""
+def test_a_process_restarted_while_leaving_completes_the_leave(tmp_path: Path) -> None:
+    """Even if its program does not name the group again."""
 
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo cy") as space:
@@ -175,7 +175,7 @@ def test_a_process_that_was_leaving_has_left_after_a_restart(tmp_path: Path) -> 
     run(test())
 
 
-def test_processes_that_have_all_moved_find_each_other_by_what_their_programs_say(tmp_path: Path) -> None:
+def test_processes_that_all_change_address_find_each_other_by_their_programs(tmp_path: Path) -> None:
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo") as space:
             for name in ("ana", "bo"):
@@ -188,8 +188,8 @@ def test_processes_that_have_all_moved_find_each_other_by_what_their_programs_sa
     run(test())
 
 
-def test_nobody_is_admitted_by_a_process_that_has_not_joined_again(tmp_path: Path) -> None:
-    """Its program has not said how a snapshot is taken."""
+def test_a_process_that_has_not_rejoined_a_group_admits_nobody_to_it(tmp_path: Path) -> None:
+    """Its program has not defined how to take a snapshot."""
 
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo") as space:
@@ -238,7 +238,7 @@ def test_iterations_over_groups_wait_for_one_another(tmp_path: Path) -> None:
     run(test())
 
 
-def test_who_joins_has_the_state_of_each_group_in_order(tmp_path: Path) -> None:
+def test_a_joining_process_gets_the_state_of_each_group_in_causal_order(tmp_path: Path) -> None:
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo", ops="ana bo") as space:
             ana = space.nodes["ana"]
@@ -265,7 +265,7 @@ def test_who_joins_has_the_state_of_each_group_in_order(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_process_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_restarted_process_resumes_in_all_its_groups(tmp_path: Path) -> None:
     async def test() -> None:
         async with workspace(tmp_path, room="ana bo", ops="ana bo") as space:
             await space.nodes["ana"].groups["room"].broadcast(1)
@@ -282,7 +282,7 @@ def test_a_process_goes_on_where_it_was(tmp_path: Path) -> None:
     run(test())
 
 
-def test_operators_see_all_groups_of_a_process_in_one_place(tmp_path: Path) -> None:
+def test_health_and_metrics_cover_all_groups_of_a_process(tmp_path: Path) -> None:
     async def get(port: int, path: str) -> tuple[str, str]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
@@ -312,8 +312,8 @@ def test_operators_see_all_groups_of_a_process_in_one_place(tmp_path: Path) -> N
     run(test())
 
 
-def test_a_secret_keeps_out_who_does_not_have_it(tmp_path: Path) -> None:
-    """It counts in all groups. Messages are signed, and a restart repeats that."""
+def test_a_process_without_the_secret_is_refused(tmp_path: Path) -> None:
+    """It applies to all groups. Messages are signed, and a restart repeats the signatures."""
 
     async def test() -> None:
         secret, other = tmp_path / "secret", tmp_path / "other"
@@ -382,7 +382,7 @@ def test_keys_are_for_one_name_and_one_network(tmp_path: Path) -> None:
     run(test())
 
 
-def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_invalid_connect_calls_are_refused_in_one_sentence(tmp_path: Path) -> None:
     async def test() -> None:
         with pytest.raises(antecede.InputError, match=r"keys has no ca\.pem"):
             antecede.connect(me="ana", keys="keys")

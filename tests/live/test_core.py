@@ -1,4 +1,4 @@
-"""Live members killed at any moment: exactly once, in causal order, and nothing is retained for ever."""
+"""Live members killed at any moment deliver exactly once, in causal order, and retain nothing for ever."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ protocols = pytest.mark.parametrize("protocol", LIVE)
 @protocols
 @settings(max_examples=25)
 @given(data=st.data(), story=stories)
-def test_durable_messages_are_delivered_once_in_causal_order_whoever_is_killed_when(
+def test_durable_messages_are_delivered_once_in_causal_order_despite_any_kills(
     protocol: str, data: st.DataObject, story: bytes
 ) -> None:
     with group_of(data.draw(rosters(protocol)), data.draw(st.booleans())) as group:
@@ -144,7 +144,7 @@ def test_durable_messages_are_delivered_once_in_causal_order_whoever_is_killed_w
 
 
 def nothing_is_retained(group: Group) -> None:
-    """When every member has every message, and knows it of all others."""
+    """Once every member has every message and knows that all others do."""
     for peer in group.peers:
         peer.flush(checkpoint=True)
         core = peer.core
@@ -157,12 +157,12 @@ def nothing_is_retained(group: Group) -> None:
         assert core.stability.lagging() == []
 
 
-def test_the_kinds_of_trace_rows_are_those_of_the_schema() -> None:
+def test_trace_row_kinds_match_the_schema() -> None:
     assert (SEND, RECEIVE, DELIVER) == (schema.SEND, schema.RECEIVE, schema.DELIVER)
 
 
 def check_trace(group: Group) -> None:
-    """The trace in the journals says what happened, crashes or not."""
+    """The trace in the journals is accurate despite crashes."""
     for peer in group.peers:
         kinds = {SEND: Kind.SEND, DELIVER: Kind.DELIVER}
         steps = [
@@ -174,7 +174,7 @@ def check_trace(group: Group) -> None:
 @pytest.mark.parametrize("protocol", WITH_REPAIR)
 @settings(max_examples=25)
 @given(data=st.data(), story=stories, victims=st.sets(st.integers(0, 6), min_size=1, max_size=2))
-def test_what_one_live_member_delivers_all_deliver_though_the_sender_is_gone(
+def test_a_message_delivered_by_one_live_member_is_delivered_by_all(
     protocol: str, data: st.DataObject, story: bytes, victims: set[int]
 ) -> None:
     with group_of(data.draw(rosters(protocol)), data.draw(st.booleans())) as group:
@@ -191,7 +191,7 @@ def test_what_one_live_member_delivers_all_deliver_though_the_sender_is_gone(
 
 
 def components(group: Group, gone: frozenset[int]) -> list[list[int]]:
-    """The live members, those together that can reach each other: behind a dead super peer one is alone."""
+    """The live members, grouped by reachability: behind a dead super peer a member is alone."""
     left = {peer.rank for peer in group.peers} - gone
     found = []
     while left:

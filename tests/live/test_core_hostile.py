@@ -1,4 +1,5 @@
-"""Whatever bytes another member sends: a RemoteError or a message, and the member goes on and comes back."""
+"""Whatever bytes another member sends give a RemoteError or a message; the member continues and can be
+restarted."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ spans = st.lists(st.tuples(numbers, numbers, numbers), max_size=3)
 
 @st.composite
 def spoiled(draw: st.DrawFn, data: bytes) -> bytes:
-    """A packet with something changed: a part of what it says, or any of its bytes."""
+    """A packet with one field or some of its bytes changed."""
     how = draw(st.integers(0, 7))
     if how == 0:
         return draw(st.binary(max_size=40))
@@ -96,7 +97,7 @@ def spoil(draw: st.DrawFn, part: Any) -> None:
 
 
 def state(core: Core) -> list[object]:
-    """All that a crash must not change, once it is written."""
+    """All state that a crash must not change once it is written."""
     windows = [window.to_bytes() for window in core.stability.received]
     return [
         core.protocol.save(),
@@ -124,7 +125,8 @@ def logged(core: Core) -> int:
 
 
 def restarted(peer: Peer) -> None:
-    """It comes back as it was; what is delivered and not yielded may be delivered again, so it is yielded."""
+    """It restarts with the same state; pending deliveries could be delivered again, so they are consumed
+    first."""
     peer.flush()
     if peer.core.application.attempts == 0 and peer.core.application.unacked:
         peer.take(0)
@@ -137,7 +139,7 @@ def restarted(peer: Peer) -> None:
 @pytest.mark.parametrize("protocol", LIVE)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_hostile_bytes_are_refused_and_the_member_goes_on_and_comes_back(
+def test_hostile_bytes_are_refused_and_the_member_continues_and_restarts(
     protocol: str, data: st.DataObject
 ) -> None:
     size = data.draw(st.integers(2, 6))
@@ -233,14 +235,14 @@ def test_any_bytes_decode_to_a_frame_or_raise_a_remote_error(data: st.DataObject
 
 
 @given(payload=st.binary(max_size=60) | st.sampled_from(ENVELOPES))
-def test_any_payload_is_some_body(payload: bytes) -> None:
+def test_any_payload_decodes_to_a_body(payload: bytes) -> None:
     decode_body(unwrap(payload))
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"\xc1", DEEP, b"\x92\x01\xa1\xff", b"\x92\x05" + DEEP, b"\x92\x02\xdd\xff\xff\xff\xff"]
 )
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_bytes_that_are_not_a_frame_are_refused(data: bytes) -> None:
     with pytest.raises(RemoteError):
         frames.decode(data)
 
@@ -253,7 +255,7 @@ def test_frames_that_are_too_long_are_refused_before_they_are_read() -> None:
 
 
 def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
-    """It is no number; a row of bits can still say it."""
+    """Zero is not a valid number, but a bit vector can express it."""
     group = Group(roster("freescale", 3, layout=3), tmp_path)
     external = group.peers[2].core
     assert group.roster.lines == ["m0", "m1 behind m0", "m2"]
@@ -268,7 +270,7 @@ def test_a_super_peer_s_number_zero_is_refused(tmp_path: Path) -> None:
     [{1: {0: -1}}, {1: {7: 1}}, {1: {-1: 1}}, {-1: {0: 1}}, {7: {0: 1}}, {1: {0: 2}}],
 )
 def test_impossible_progress_is_refused(rows: dict[int, dict[int, int]], tmp_path: Path) -> None:
-    """Of members or origins that there are not, of what is to come."""
+    """Progress of unknown members or origins, or of messages not sent yet."""
     group = Group(roster("mbcp", 3), tmp_path)
     group.broadcast(0)
     group.peers[0].flush()
@@ -314,7 +316,7 @@ def test_a_gap_between_packets_is_refused_and_duplicates_are_ignored(
     group.close()
 
 
-def test_a_batch_of_which_some_arrived_before_is_retained_and_stored_with_what_was_new(
+def test_a_partly_duplicate_batch_is_retained_and_stored_with_its_new_messages(
     tmp_path: Path,
 ) -> None:
     """As a client in another language may send it."""
@@ -339,8 +341,9 @@ def test_a_batch_of_which_some_arrived_before_is_retained_and_stored_with_what_w
 
 
 @pytest.mark.parametrize("protocol", ["flooding", "pc"])
-def test_a_message_before_its_time_does_not_spoil_the_count_for_ever(protocol: str, tmp_path: Path) -> None:
-    """Where links alone keep the order, who breaks it is believed; what follows is still counted."""
+def test_an_early_message_does_not_corrupt_the_delivery_counts(protocol: str, tmp_path: Path) -> None:
+    """Where links alone keep the order, a partner that breaks it is believed; later messages are still
+    counted."""
     group = Group(roster(protocol, 2), tmp_path)
     bo = group.peers[1]
     for number, seq in enumerate([2, 1, 3, 4], 1):

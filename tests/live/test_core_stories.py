@@ -1,4 +1,4 @@
-"""Single stories of live members, each for one thing that went wrong once or could."""
+"""Stories of live members, one for each thing that has gone wrong or could."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BEHIND_ANA = Roster.create("freescale", [Member("ana"), Member("bo", behind="ana
 """Only ana talks to everybody."""
 
 
-def test_a_member_connected_to_all_hears_of_those_that_are_not(group_of: Groups) -> None:
+def test_progress_is_relayed_between_members_that_are_not_connected(group_of: Groups) -> None:
     group = group_of(BEHIND_ANA)
     message = group.broadcast(1)
     group.settle()
@@ -48,8 +48,8 @@ def test_a_member_connected_to_all_hears_of_those_that_are_not(group_of: Groups)
     assert group.peers[2].seen == [message]
 
 
-def test_what_a_crash_can_undo_is_neither_reported_nor_used_for_repair(group_of: Groups) -> None:
-    """Or the message that gets its number would be taken for it."""
+def test_messages_not_yet_durable_are_neither_reported_nor_used_for_repair(group_of: Groups) -> None:
+    """Otherwise the message that reuses its number would be mistaken for it."""
     group = group_of(roster("mbcp", 2))
     ana, bo = group.peers
     group.broadcast(0)
@@ -65,8 +65,8 @@ def test_what_a_crash_can_undo_is_neither_reported_nor_used_for_repair(group_of:
     assert len(ana.core.repair.reply([(0, 1, 1)])) == 1
 
 
-def test_a_message_is_delivered_when_it_is_asked_for(group_of: Groups) -> None:
-    """And not by the loop that persists and sends; asking leaves that loop nothing to do."""
+def test_a_message_is_delivered_when_the_application_asks_for_it(group_of: Groups) -> None:
+    """Not by the loop that persists and sends, which then has nothing left to do."""
     group = group_of(roster("mbcp", 2))
     ana, bo = group.peers
     message = group.broadcast(0)
@@ -100,7 +100,7 @@ def test_a_sequence_number_is_used_again_if_its_message_was_not_persisted(
 def test_a_message_unblocked_by_a_control_packet_waits_until_that_is_persisted(
     group_of: Groups,
 ) -> None:
-    """A super peer that sends them in this order is not one of ours."""
+    """Only a foreign super peer sends them in this order."""
     group = group_of(BEHIND_ANA)
     bo = group.peers[1]
     group.broadcast(1)
@@ -125,7 +125,7 @@ def test_a_message_unblocked_by_a_control_packet_waits_until_that_is_persisted(
     assert bo.seen == [(2, 1)]
 
 
-def test_what_is_in_flight_is_redelivered_after_a_crash_and_what_is_acked_is_not(group_of: Groups) -> None:
+def test_after_a_crash_unacked_messages_are_redelivered_and_acked_ones_are_not(group_of: Groups) -> None:
     group = group_of(roster("depseq", 2))
     bo = group.peers[1]
     for _ in range(3):
@@ -148,7 +148,7 @@ def test_what_is_in_flight_is_redelivered_after_a_crash_and_what_is_acked_is_not
     assert bo.seen == [(0, 1), (0, 2), (0, 3)]
 
 
-def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: Path) -> None:
+def test_after_a_power_failure_possibly_delivered_messages_are_marked_redelivered(tmp_path: Path) -> None:
     """The cursor is as old as the last group commit, so the application may have seen any of the rest."""
     group = Group(roster("mbcp", 2), tmp_path, sync=True)
     ana, bo = group.peers
@@ -166,7 +166,7 @@ def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: P
         0,
         4,
     )
-    # Which is still so if the process is killed before it has delivered them.
+    # This also holds if the process is killed before delivering them.
     bo.kill()
     bo.revive()
     assert (bo.journal.cursor_is_exact, bo.core.application.acked, bo.core.application.uncertain_until) == (
@@ -185,10 +185,10 @@ def test_after_a_power_failure_all_that_may_have_been_seen_is_marked(tmp_path: P
     group.close()
 
 
-def test_what_is_broadcast_after_a_power_failure_depends_on_all_that_may_have_been_seen(
+def test_broadcasts_after_a_power_failure_depend_on_all_possibly_delivered_messages(
     tmp_path: Path,
 ) -> None:
-    """The application may have seen it and answer it; and all of it is still marked."""
+    """The application may have seen and may answer any of them; all are still marked as redelivered."""
     group = Group(roster("mbcp", 2), tmp_path, own=True, sync=True)
     ana, bo = group.peers
     for _ in range(2):
@@ -232,7 +232,7 @@ def test_a_member_that_leaves_before_it_asks_still_marks_the_message_as_redelive
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_what_arrives_while_a_ready_is_persisted_is_neither_acked_nor_delivered_with_it(
+def test_packets_arriving_while_a_ready_is_persisted_are_not_acked_with_it(
     group_of: Groups, checkpoint: bool
 ) -> None:
     group = group_of(roster("mbcp", 2))
@@ -257,7 +257,7 @@ def test_what_arrives_while_a_ready_is_persisted_is_neither_acked_nor_delivered_
     assert bo.seen == [(0, 1), (0, 2)]
 
 
-def test_acked_packets_cannot_be_sent_again() -> None:
+def test_acked_packets_cannot_be_resent() -> None:
     box = Outbox()
     for number in (1, 2, 3):
         box.extend(number, [b"packet"])
@@ -271,7 +271,7 @@ def test_acked_packets_cannot_be_sent_again() -> None:
         box.ack(4, bytes(16))
 
 
-def test_packets_go_until_the_bytes_are_used_up_and_one_at_least() -> None:
+def test_a_frame_takes_packets_up_to_its_byte_limit_but_at_least_one() -> None:
     box = Outbox()
     for number in (1, 2, 3):
         box.extend(number, [bytes(10)])
@@ -279,7 +279,7 @@ def test_packets_go_until_the_bytes_are_used_up_and_one_at_least() -> None:
     assert len(box.after(0, 100, 2)) == 2
 
 
-def test_a_message_that_its_dead_sender_sent_to_one_member_is_repaired_from_there(
+def test_a_message_its_dead_sender_sent_to_one_member_is_repaired_from_that_member(
     group_of: Groups,
 ) -> None:
     group = group_of(roster("mbcp", 3))
@@ -294,7 +294,7 @@ def test_a_message_that_its_dead_sender_sent_to_one_member_is_repaired_from_ther
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_held_is_asked_for_after_a_restart_too(group_of: Groups, restarts: bool) -> None:
+def test_repair_of_held_messages_continues_after_a_restart(group_of: Groups, restarts: bool) -> None:
     group = group_of(roster("mbcp", 3))
     ana, bo, cleo = group.peers
     group.broadcast(0)
@@ -325,7 +325,7 @@ def test_a_repair_reply_has_room_for_many_packets_of_many_messages(group_of: Gro
     assert group.peers[0].core.repair.reply([(0, 1, 300)]) == packets
 
 
-def test_messages_broadcast_in_one_round_count_before_the_round_ends() -> None:
+def test_broadcasts_count_against_the_limit_before_the_round_ends() -> None:
     """Without a journal nothing is awaited between broadcasts, so only this count enforces `limit`."""
     core = Core(Mbcp(0, 3), durable=False)
     for _ in range(10):
@@ -333,7 +333,7 @@ def test_messages_broadcast_in_one_round_count_before_the_round_ends() -> None:
     assert core.pending_bytes >= 10_000_000
 
 
-def test_what_cannot_be_under_way_is_asked_for_at_once_and_not_of_the_same_member_in_a_loop(
+def test_repair_of_messages_not_in_flight_starts_at_once_without_repeated_requests(
     group_of: Groups,
 ) -> None:
     """Ana and Cleo have no connection; Bo's answer to Ana is held at Cleo."""
@@ -351,7 +351,7 @@ def test_what_cannot_be_under_way_is_asked_for_at_once_and_not_of_the_same_membe
     repair, second = cleo.core.repair, 1_000_000_000
     assert repair.request_held(cleo.core.last_awaited, second, 1, []) == []
     assert repair.request_held(cleo.core.last_awaited, second, 1, [0]) == [(0, 1, 1)]
-    # Others are not asked for the same, nor is Bo again if he did not have it; not for a while.
+    # For a while, others are not asked for the same messages, nor is Bo again if he lacked them.
     assert repair.request_held(cleo.core.last_awaited, second + 20_000_000, 1, [0]) == []
     assert repair.request_held(cleo.core.last_awaited, second + 40_000_000, 0, [0]) == []
     assert repair.request_held(cleo.core.last_awaited, 2 * second, 1, [0]) == [(0, 1, 1)]

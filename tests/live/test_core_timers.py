@@ -1,4 +1,4 @@
-"""A protocol may ask to be woken at several times, and is, before and after a restart."""
+"""A protocol may set several timers, which fire before and after a restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antecede.protocols.mbcp import Mbcp
 
 
 class Alarm(Mbcp):
-    """Asks to be woken as many nanoseconds after a broadcast as its body says."""
+    """Sets a timer as many nanoseconds after a broadcast as its body says."""
 
     name: ClassVar[str] = "alarm"
     woken: list[int] = msgspec.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What `antecede keys` makes: who may use which certificate for what, renewal, revocation, and file modes."""
+"""Output of `antecede keys`: what each certificate may be used for, renewal, revocation, and file modes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_member_has_a_signing_key_that_names_it(tmp_path: Path, name: str)
     public.verify(key.sign(b"a message"), b"a message")
 
 
-def test_a_certificate_of_one_kind_is_not_one_of_the_other(tmp_path: Path) -> None:
+def test_signing_and_tls_certificates_are_not_interchangeable(tmp_path: Path) -> None:
     folder = make(tmp_path / "k")
     authorities = load_authorities(folder / "ana")
     with pytest.raises(RemoteError, match="not one for signing messages"):
@@ -68,7 +68,7 @@ def test_a_certificate_of_one_kind_is_not_one_of_the_other(tmp_path: Path) -> No
 
 
 def tls_error(folder: Path, sign_pem_at: str) -> str:
-    """Shake hands in memory, with a signing certificate at one of the ends; what the other end says."""
+    """A TLS handshake in memory with a signing certificate at one end; returns the other end's error."""
     ends = {}
     for side, protocol in (("server", ssl.PROTOCOL_TLS_SERVER), ("client", ssl.PROTOCOL_TLS_CLIENT)):
         context = ssl.SSLContext(protocol)
@@ -92,7 +92,7 @@ def tls_error(folder: Path, sign_pem_at: str) -> str:
 
 
 def forged(folder: Path, kind: str) -> bytes:
-    """Signing certificates that something is wrong with."""
+    """Invalid signing certificates."""
     key, other = load_signing_key(folder / "ana")[0], ec.generate_private_key(ec.SECP256R1())
     raw = (folder / "authority.key").read_bytes()
     authority = serialization.load_pem_private_key(raw, None)
@@ -139,7 +139,7 @@ def without_a_name(
         ("garbage", "its signing certificate cannot be decoded"),
     ],
 )
-def test_a_signing_certificate_that_is_no_good_is_refused_in_words(
+def test_an_invalid_signing_certificate_is_refused_with_the_reason(
     tmp_path: Path, kind: str, words: str
 ) -> None:
     folder = make(tmp_path / "k")
@@ -176,7 +176,9 @@ def test_revoked_names_and_serial_numbers_apply_to_signing_certificates(tmp_path
     verify_signing_certificate(authorities, certificate, revoked)
 
 
-def test_a_bad_line_is_named_and_the_others_apply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_line_in_the_revocation_list_is_named_and_the_others_apply(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "revoked"
     path.write_bytes(b"phone\nhas a space\n\xff\xfe\nAB:CD:0F\n\x1b[2J\n" + b"x" * 500 + b"\nbo\n")
     with caplog.at_level(logging.WARNING, "antecede.live"):
@@ -232,14 +234,14 @@ def test_a_token_is_revoked_alone_or_with_its_name(tmp_path: Path) -> None:
         sue.verify_token(second)
 
 
-def test_a_typing_error_in_a_revocation_is_noticed(tmp_path: Path) -> None:
+def test_a_mistyped_revocation_is_refused(tmp_path: Path) -> None:
     folder = make(tmp_path / "k")
     with pytest.raises(InputError, match=r"nothing of this name or number was issued; .*issued lists"):
         keys.revoke(folder, "phoen")
     assert not (folder / "revoked").exists()
 
 
-def test_a_member_that_is_added_later_knows_what_was_revoked(tmp_path: Path) -> None:
+def test_a_member_added_later_gets_the_revocation_list(tmp_path: Path) -> None:
     folder = make(tmp_path / "k")
     keys.revoke(folder, "phone")
     keys.make_keys(folder, GROUP, ["bo"], [], 30, {}, [])
@@ -271,7 +273,7 @@ def test_secrets_that_others_can_read_are_named(tmp_path: Path, caplog: pytest.L
     ]
 
 
-def test_a_folder_of_an_earlier_version_gets_a_sentence(tmp_path: Path) -> None:
+def test_a_key_folder_of_an_earlier_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
     folder = make(tmp_path / "k")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(
@@ -287,7 +289,7 @@ def test_a_folder_of_an_earlier_version_gets_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_has_expired_since_a_session_began_is_refused(tmp_path: Path) -> None:
-    """A resumed session of TLS shows the certificate of the first one, and does not look at its dates."""
+    """A resumed TLS session reuses the first certificate without checking its dates."""
     folder = make(tmp_path / "k")
     ana = Security(Settings.create(group=GROUP, me="ana", keys=folder / "ana"))
     shown = {

@@ -1,4 +1,4 @@
-"""Groups that are encrypted from end to end, over real sockets: who can read, and who cannot."""
+"""End-to-end encrypted groups over real sockets: which processes can read, and which cannot."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def secrecy_of(created: Room, name: str) -> Any:
 
 
 def knows(created: Room, name: str, other: str) -> bool:
-    """Whether one encrypts for another."""
+    """Whether one process encrypts for another."""
     secrecy = secrecy_of(created, name)
     readers = secrecy.state.readers.items()
     return any(reader.name == other and secrecy.is_active(each) for each, reader in readers)
@@ -73,7 +73,7 @@ def problems(created: Room, name: str) -> list[str]:
 
 
 def record(created: Room, name: str) -> list[Delivery]:
-    """What one member is delivered from now on, as it travels."""
+    """The payloads delivered to a member from now on, as sent over the wire."""
     found: list[Delivery] = []
     secrecy = secrecy_of(created, name)
     observe = secrecy.observe
@@ -87,7 +87,7 @@ def record(created: Room, name: str) -> list[Delivery]:
 
 
 def read_all(secrecy: Any, deliveries: list[Delivery]) -> list[Any]:
-    """The bodies that a process makes of messages: all of them are shown to it, and then tried."""
+    """The bodies a process can decrypt: it is shown all messages, then tries each."""
     shown = list(deliveries)
     for each in shown:
         secrecy.observe(each)
@@ -107,7 +107,7 @@ def bytes_in(folder: Path) -> Iterator[bytes]:
             yield file.read_bytes()
 
 
-def test_members_read_and_newcomers_read_from_their_admission_on(tmp_path: Path, folder: Path) -> None:
+def test_members_decrypt_and_newcomers_decrypt_from_their_admission_on(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with members(tmp_path, folder) as created:
             before = record(created, "bo")
@@ -132,7 +132,7 @@ def test_members_read_and_newcomers_read_from_their_admission_on(tmp_path: Path,
     run(test())
 
 
-def test_a_removed_member_cannot_read_what_is_sent_afterwards(tmp_path: Path, folder: Path) -> None:
+def test_a_removed_member_cannot_read_later_messages(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with members(tmp_path, folder) as created:
             await start(created, folder, "dana")
@@ -154,7 +154,7 @@ def test_a_removed_member_cannot_read_what_is_sent_afterwards(tmp_path: Path, fo
     run(test())
 
 
-def test_a_member_that_was_removed_wrongly_returns_and_reads(tmp_path: Path, folder: Path) -> None:
+def test_a_wrongly_removed_member_returns_and_can_decrypt(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with members(tmp_path, folder) as created:
             await start(created, folder, "dana")
@@ -186,7 +186,7 @@ def test_a_newcomer_that_asks_for_history_reads_it(tmp_path: Path, folder: Path)
     run(test())
 
 
-def test_a_member_goes_on_from_its_store(tmp_path: Path, folder: Path) -> None:
+def test_an_encrypting_member_resumes_from_its_store(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with members(tmp_path, folder) as created:
             await created.groups["ana"].broadcast("one")
@@ -201,8 +201,8 @@ def test_a_member_goes_on_from_its_store(tmp_path: Path, folder: Path) -> None:
     run(test())
 
 
-def test_relays_pass_on_what_they_cannot_read(tmp_path: Path, folder: Path) -> None:
-    """Two phones talk through three super peers, none of which has anything that can be read."""
+def test_relays_forward_messages_they_cannot_read(tmp_path: Path, folder: Path) -> None:
+    """Two phones talk through three super peers, none of which holds anything readable."""
 
     async def test() -> None:
         async with super_peers(tmp_path, folder, relay=True) as created:
@@ -226,7 +226,7 @@ def test_relays_pass_on_what_they_cannot_read(tmp_path: Path, folder: Path) -> N
     run(test())
 
 
-def test_phones_and_members_that_read_join_behind_super_peers(tmp_path: Path, folder: Path) -> None:
+def test_decrypting_phones_and_members_join_through_super_peers(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with super_peers(tmp_path, folder) as created:
             everyone = (*FIRST, *PHONES)
@@ -241,7 +241,7 @@ def test_phones_and_members_that_read_join_behind_super_peers(tmp_path: Path, fo
     run(test())
 
 
-def test_a_phone_that_is_expelled_cannot_read_what_is_sent_afterwards(tmp_path: Path, folder: Path) -> None:
+def test_an_expelled_phone_cannot_read_later_messages(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with super_peers(tmp_path, folder, relay=True) as created:
             tim, pia = created.phone("tim"), secrecy_of(created, "pia")
@@ -258,7 +258,9 @@ def test_a_phone_that_is_expelled_cannot_read_what_is_sent_afterwards(tmp_path: 
     run(test())
 
 
-def test_a_phone_that_turns_to_another_super_peer_goes_on_reading(tmp_path: Path, folder: Path) -> None:
+def test_a_phone_still_decrypts_after_failing_over_to_another_super_peer(
+    tmp_path: Path, folder: Path
+) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, keys_of=folder, encrypt=True, relay=True) as created:
             pia = await created.start_phone("pia", "cy", "bo", keys=folder / "pia", encrypt=True)
@@ -283,8 +285,8 @@ def garbled(payload: bytes, draw: random.Random) -> bytes:
     return bytes(wrong[: draw.choice((len(wrong), len(wrong), draw.randrange(3, len(wrong))))])
 
 
-def test_garbled_messages_of_a_member_stop_nobody(tmp_path: Path, folder: Path) -> None:
-    """Also what is about keys: each is skipped, and the others' messages are given."""
+def test_garbled_messages_of_one_member_do_not_stop_the_others(tmp_path: Path, folder: Path) -> None:
+    """Garbled key messages too: each is skipped, and others' messages are delivered."""
 
     async def test() -> None:
         async with members(tmp_path, folder) as created:
@@ -305,7 +307,7 @@ def test_garbled_messages_of_a_member_stop_nobody(tmp_path: Path, folder: Path) 
     run(test())
 
 
-def test_what_is_not_encrypted_or_sent_again_is_not_given(tmp_path: Path, folder: Path) -> None:
+def test_unencrypted_and_replayed_messages_are_not_delivered(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with members(tmp_path, folder) as created:
             passed = record(created, "bo")
@@ -323,8 +325,8 @@ def test_what_is_not_encrypted_or_sent_again_is_not_given(tmp_path: Path, folder
     run(test())
 
 
-def test_a_key_that_nobody_owes_is_not_waited_for(tmp_path: Path, folder: Path) -> None:
-    """A member that leaves another one out harms that one only, which is told so."""
+def test_a_member_does_not_wait_for_a_key_nobody_owes_it(tmp_path: Path, folder: Path) -> None:
+    """A member that withholds a key from another harms only that one, which is informed."""
 
     async def test() -> None:
         async with members(tmp_path, folder) as created:
@@ -358,7 +360,7 @@ def test_members_that_do_not_all_encrypt_refuse_each_other(tmp_path: Path, folde
     run(test())
 
 
-def test_settings_are_checked(tmp_path: Path) -> None:
+def test_invalid_encryption_settings_are_refused(tmp_path: Path) -> None:
     def check(message: str, **options: Any) -> None:
         settings = Settings.create(group="room", me="ana", **options)
         with pytest.raises(InputError, match=message):
@@ -373,7 +375,7 @@ def test_settings_are_checked(tmp_path: Path) -> None:
     check("members come and go", encrypt=True, keys=tmp_path, peers=["bo@:2"])
 
 
-def test_a_store_is_of_an_encrypted_group_or_not(tmp_path: Path, folder: Path) -> None:
+def test_a_store_cannot_switch_between_encrypted_and_unencrypted(tmp_path: Path, folder: Path) -> None:
     async def test() -> None:
         async with members(tmp_path, folder) as created:
             await created.stop("cy")

@@ -1,4 +1,4 @@
-"""The examples run as their docstrings say, and their copies agree whatever is done to them at once."""
+"""The examples run as documented, and their replicas converge under concurrent updates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_chat() -> None:
     assert lines[-1] == "-- everybody has received everything"
     at_cleo = [line.removeprefix("cleo reads ") for line in lines if line.startswith("cleo reads")]
     assert at_cleo[:2] == ["ana:1: is anybody here?", "cleo:1: I am, but my train leaves   (after ana:1)"]
-    # What she asks when she comes back is concurrent with what she has missed.
+    # Her question on return is concurrent with the messages she missed.
     assert [line for line in at_cleo[2:] if not line.startswith("cleo")] == [
         "ana:2: shall we meet at eight?   (after cleo:1)",
         "bo:1: yes!   (after ana:2)",
@@ -92,7 +92,7 @@ def test_dispatch() -> None:
 
 
 def test_rooms() -> None:
-    """Cleo reads the report before the rollback, though who has sent it is away."""
+    """Cleo reads the report before the rollback, although the report's sender is away."""
     lines = shown("examples/rooms/workspace.py")
     report, rollback = "#incidents ana: nobody can log in", "#releases bo: 2.7 is rolled back"
     at_cleo = [line.removeprefix("cleo reads ") for line in lines if line.startswith("cleo reads")]
@@ -105,7 +105,7 @@ def test_rooms() -> None:
 
 
 def test_sensors() -> None:
-    """And what its page shows is what it prints."""
+    """Its page shows what it prints."""
     lines = shown("examples/sensors/plant.py")
     assert lines == (EXAMPLES / "sensors" / "README.md").read_text().split("```")[3].strip().splitlines()
 
@@ -212,7 +212,7 @@ async def disturb(chance: random.Random, group: Group) -> None:
 
 @settings(max_examples=4)
 @given(st.integers(0, 2**32))
-def test_counters_agree_whatever_is_done_at_once(seed: int) -> None:
+def test_replicated_counters_converge_under_concurrent_updates(seed: int) -> None:
     counter = importlib.import_module("counter")
     chance = random.Random(seed)
 
@@ -233,7 +233,7 @@ def test_counters_agree_whatever_is_done_at_once(seed: int) -> None:
 
 @settings(max_examples=4)
 @given(st.integers(0, 2**32))
-def test_lists_agree_whatever_is_done_at_once(seed: int) -> None:
+def test_replicated_lists_converge_under_concurrent_updates(seed: int) -> None:
     todo = importlib.import_module("todo")
     chance = random.Random(seed)
 

@@ -89,7 +89,7 @@ def test_revoking_a_name_ends_its_connection_and_refuses_new_ones(tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["certificate", "token"])
 def test_a_certificate_or_token_is_revoked_alone(tmp_path: Path, kind: str) -> None:
-    """Its holder comes back with a new one, without a restart of anybody."""
+    """Its holder reconnects with a new one, without any restart."""
     folder = make(tmp_path / "k")
     name = "bo" if kind == "certificate" else "phone"
 
@@ -131,8 +131,8 @@ def test_a_bad_line_in_the_list_does_not_stop_the_others(
     assert f"{folder / 'ana' / 'revoked'}, line 2: not a name, a serial number or a token's id" in caplog.text
 
 
-def test_what_a_revoked_member_has_said_before_still_reaches_everybody(tmp_path: Path) -> None:
-    """Otherwise revoking one member would separate the others: what they say depends on it."""
+def test_messages_broadcast_before_a_revocation_still_reach_every_member(tmp_path: Path) -> None:
+    """Otherwise revoking one member would partition the others, whose messages depend on its own."""
     folder = tmp_path / "k"
     keys.make_keys(folder, GROUP, ["ana", "bo", "cy"], [], 30, {}, [])
 
@@ -169,7 +169,7 @@ def test_a_member_whose_signing_certificate_is_revoked_is_refused(tmp_path: Path
 
 
 def test_a_phone_and_its_super_peer_share_a_secret(tmp_path: Path) -> None:
-    """A phone had no token then, and was refused for ever."""
+    """Phones once had no token in this case, and were refused for ever."""
     secret = tmp_path / "room.secret"
     keys.new_secret(secret)
 

@@ -1,4 +1,4 @@
-"""A store that was restored from a copy, or copied: it is noticed, and honest members raise no alarm."""
+"""A restored or copied store is detected, and honest members raise no alarm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bo(folder: Path, at: Group) -> dict[str, Any]:
 
 
 async def talk(folder: Path, words: list[str]) -> None:
-    """Ana says some words, and Bo hears them."""
+    """Ana broadcasts some words, and Bo delivers them."""
     async with antecede.join(**ana(folder)) as first, antecede.join(**bo(folder, first)) as second:
         ear = Ear(second)
         for word in words:
@@ -46,7 +46,7 @@ async def refused(ear: Ear, reason: str) -> None:
 
 
 @pytest.mark.parametrize("bo_restarts", [False, True])
-def test_a_restored_store_that_has_talked_as_much_as_was_lost_is_refused_for_good(
+def test_a_restored_store_is_refused_even_after_broadcasting_as_much_as_was_lost(
     tmp_path: Path, bo_restarts: bool
 ) -> None:
     async def test() -> None:
@@ -70,7 +70,7 @@ def test_a_restored_store_that_has_talked_as_much_as_was_lost_is_refused_for_goo
 
 
 def test_members_that_have_met_different_copies_notice_each_other(tmp_path: Path) -> None:
-    """Bo has met one Ana and Cleo the other: they have as many messages of her, and not the same."""
+    """Bo has met one Ana and Cleo the other: they have equally many of her messages, but different ones."""
 
     async def test() -> None:
         async with (
@@ -98,7 +98,7 @@ def test_members_that_have_met_different_copies_notice_each_other(tmp_path: Path
 
 
 def test_a_process_learns_that_another_runs_on_a_copy_of_its_store(tmp_path: Path) -> None:
-    """Bo meets the second Ana, which is a later life of the first; the first is told when it calls again."""
+    """Bo meets the second Ana, a later life of the first; the first is informed when it dials again."""
 
     async def test() -> None:
         async with antecede.join("room", me="bo", peers=["ana"], listen=":0") as second:
@@ -137,7 +137,7 @@ def greeter(me: str, life: str = "1") -> tuple[Core, Greeter]:
     return core, Greeter(settings, roster, core)
 
 
-def test_a_greeting_that_was_overtaken_is_late_and_no_fork() -> None:
+def test_an_overtaken_greeting_is_late_but_not_a_fork() -> None:
     _, at_ana = greeter("ana")
     _, at_bo = greeter("bo")
     late, prompt = at_bo.compose(0), at_bo.compose(0)
@@ -157,7 +157,7 @@ def test_a_greeting_of_an_earlier_life_is_late_and_no_fork() -> None:
         at_ana.check_resumable(1, late)
 
 
-def test_acks_that_overtake_a_greeting_of_the_same_life_are_no_fork() -> None:
+def test_acks_overtaking_a_greeting_of_the_same_life_are_not_a_fork() -> None:
     core, at_ana = greeter("ana")
     _, at_bo = greeter("bo")
     at_ana.accept(1, at_bo.compose(0), 1)
@@ -188,11 +188,11 @@ def lives(*names: str) -> list[Incarnation]:
         ("xyz", "abc", 0),
     ],
 )
-def test_where_two_lineages_divide(lineage: str, known: str, common: int | None) -> None:
+def test_the_point_where_two_lineages_diverge_is_found(lineage: str, known: str, common: int | None) -> None:
     assert forked_at(lives(*lineage), lives(*known)) == common
 
 
-def test_lineages_that_have_forgotten_their_beginning_are_not_compared() -> None:
+def test_truncated_lineages_are_not_compared() -> None:
     long = [Incarnation(f"{number}", number) for number in range(MAX_LIVES)]
     assert forked_at(long, lives("a", "b")) is None
     assert is_earlier(long[:3], long)

@@ -14,7 +14,7 @@ from test_changing_kills import MEMBER, Processes
 
 PATIENCE = 60.0
 TAKE_OVER_SECONDS = 15.0
-"""Within which all go on without it. It takes 5 s, and a busy machine longer."""
+"""Time limit for everyone to continue without it. It takes 5 s, longer on a busy machine."""
 GATEWAYS = ("gus", "gil", "lea")
 BEHIND = {"pam": ("gus", "gil"), "pat": ("gus", "lea"), "pia": ("gil", "lea"), "leo": ("lea", "gus")}
 """Local processes, and the gateways that each may be behind, the first one first."""
@@ -42,7 +42,9 @@ class Sites(Processes):
 
 
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])
-def test_a_gateway_is_killed_for_good(tmp_path: Path, protocol: str) -> None:
+def test_local_processes_fail_over_when_their_gateway_is_killed_for_good(
+    tmp_path: Path, protocol: str
+) -> None:
     async def test() -> None:
         sites = Sites(tmp_path, protocol)
         try:
@@ -70,7 +72,7 @@ async def _test(sites: Sites) -> None:
             await broadcast(name, f"{turn} {name}")
     for name in everyone:
         await sites.until(name, "bodies", sent)
-    # Accepted where they were broadcast; nobody knows how far their gateway got with them.
+    # Accepted where they were broadcast; how far their gateway got with them is unknown.
     await asyncio.gather(*(broadcast(name, f"just before {name}") for name in ("pam", "pat")))
     await sites.kill("gus")
     async with asyncio.timeout(TAKE_OVER_SECONDS):

@@ -42,7 +42,7 @@ def test_bodies_are_delivered_as_they_were_broadcast() -> None:
 
 
 @pytest.mark.parametrize("body", [{1, 2}.__iter__(), "\ud800", {"a": object()}])
-def test_what_is_no_message_is_refused_and_leaves_no_gap(body: Any) -> None:
+def test_an_unsupported_body_is_refused_and_leaves_no_gap(body: Any) -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             with pytest.raises(InputError, match=r"^body"):
@@ -58,7 +58,8 @@ def test_what_is_no_message_is_refused_and_leaves_no_gap(body: Any) -> None:
     ["a" * 9_000_000, b"a" * 9_000_000, "€" * 6_000_000, {"a": "€" * 6_000_000}, bytearray(17_000_000)],
 )
 def test_a_body_that_no_link_could_carry_is_refused(body: Any) -> None:
-    """Whatever its type: once accepted it would be sent and refused for ever, and nothing after it arrive."""
+    """Whatever its type: once accepted, it would be sent and refused for ever and block everything after
+    it."""
 
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
@@ -93,7 +94,7 @@ def test_a_reply_is_delivered_after_its_question_and_names_it_as_cause() -> None
 async def _conversation(
     groups: list[Group], count: int, seed: int
 ) -> dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]]:
-    """Every member broadcasts at random; what was delivered to each, in its order."""
+    """Every member broadcasts at random; returns the deliveries of each, in order."""
     seen: dict[str, list[tuple[MessageId, tuple[MessageId, ...]]]] = {group.me: [] for group in groups}
     chance = random.Random(seed)
 
@@ -131,7 +132,7 @@ LIVE = [name for name, kind in PROTOCOLS.items() if not kind.overlapping_groups]
 
 
 @pytest.mark.parametrize("protocol", LIVE)
-def test_a_conversation_by_every_protocol(protocol: str) -> None:
+def test_random_conversations_are_causally_ordered_with_every_protocol(protocol: str) -> None:
     """Over links that are slow, break and lose frames, each message once, and never before its causes."""
 
     async def test() -> None:
@@ -196,7 +197,7 @@ def test_drain_waits_for_every_member_and_accepts_nothing_more() -> None:
 
 
 def test_a_member_reports_its_progress_when_it_leaves() -> None:
-    """Or they would wait for ever to hear that it had their last words."""
+    """Otherwise they would wait for ever for its confirmation of their last messages."""
 
     async def leave(group: Group) -> None:
         ear = Ear(group)
@@ -252,7 +253,7 @@ def test_a_cut_connection_loses_and_duplicates_nothing() -> None:
     run(test())
 
 
-def test_waiting_names_the_cause_since_when_and_who_has_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_names_the_missing_cause_its_holders_and_since_when(caplog: pytest.LogCaptureFixture) -> None:
     """Ana's message is under way between her and Cleo; Bo's answer to it has arrived."""
     caplog.set_level("INFO", "antecede.live")
 
@@ -275,14 +276,14 @@ def test_waiting_names_the_cause_since_when_and_who_has_it(caplog: pytest.LogCap
             assert (held.id, held.cause) == (MessageId("bo", 1), MessageId("ana", 1))
             assert held.since == pytest.approx(time.time(), abs=10)
             await until(lambda: not cleo.waiting() or cleo.waiting()[0].holders == ("ana", "bo"))
-            # Bo supplies it, though it is not his, since Ana cannot.
+            # Bo repairs Ana's message, since Ana cannot supply it.
             await ear.has(2)
             assert ear.bodies() == ["shall we?", "yes!"]
             assert cleo.waiting() == []
             assert "ana:1 to 1, asked of bo" in ear.texts("gap")
             assert ear.texts("recovered") == ["ana:1 from bo"]
             assert {each.member for each in ear.notices if each.kind in ("gap", "recovered")} == {"ana"}
-            # The link comes back, and what was repaired is not delivered a second time.
+            # The link recovers, and the repaired message is not delivered twice.
             relay.mend()
             await ana.broadcast("good")
             await ear.has(3)
@@ -320,7 +321,7 @@ def test_a_lasting_cut_between_two_members_does_not_delay_the_messages_of_others
     run(test())
 
 
-def test_what_reached_one_member_before_its_sender_died_reaches_all() -> None:
+def test_a_message_received_by_one_member_before_its_sender_died_reaches_all() -> None:
     async def test() -> None:
         async with (
             antecede.join("room", me="cleo", listen=":0", peers=["ana", "bo"]) as cleo,
@@ -350,7 +351,7 @@ def test_a_group_of_one_is_never_full(tmp_path: Path, stored: bool) -> None:
     run(test())
 
 
-def test_what_is_broadcast_just_before_leaving_is_sent() -> None:
+def test_a_broadcast_just_before_leaving_is_sent() -> None:
     """Also without a store, and if there is no time between them and leaving."""
 
     async def test() -> None:
@@ -377,7 +378,7 @@ def test_a_trace_does_not_hold_up_a_group_in_memory(tmp_path: Path) -> None:
     run(test())
 
 
-def test_at_the_limit_a_broadcast_waits_for_who_is_away() -> None:
+def test_at_the_limit_a_broadcast_waits_for_absent_members() -> None:
     async def test() -> None:
         async with together("ana", "bo", "cleo", limit=20_000) as (ana, bo, cleo):
             ears = [Ear(group) for group in (ana, bo, cleo)]
@@ -451,7 +452,7 @@ def test_a_member_that_does_not_consume_may_still_broadcast() -> None:
 
 
 def test_replying_to_everything_is_not_blocked_by_undelivered_messages() -> None:
-    """One loop that listens and answers: it must not wait for room that only its own listening makes."""
+    """One loop listens and answers: it must not wait for room that only its own listening frees."""
 
     async def test() -> None:
         async with (
@@ -485,8 +486,8 @@ def test_replying_to_everything_is_not_blocked_by_undelivered_messages() -> None
     run(test())
 
 
-def test_super_peer_phone_and_external_peer() -> None:
-    """The phone has no port: it calls its super peer by WebSocket, who carries everything to and fro."""
+def test_a_super_peer_a_phone_and_an_external_peer_exchange_messages() -> None:
+    """The phone has no port: it dials its super peer by WebSocket, which relays everything both ways."""
 
     async def test() -> None:
         common: dict[str, Any] = {"protocol": "freescale"}

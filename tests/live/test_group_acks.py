@@ -1,4 +1,4 @@
-"""When a message counts as processed: only if the application says so, however it ends."""
+"""A message counts as processed only if the application acks it, however the application ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antecede.protocols.base import LocalError
 
 
 def ana(folder: Path, **options: Any) -> dict[str, Any]:
-    """She talks to herself, so one process is enough."""
+    """Ana delivers her own messages, so one process is enough."""
     return {"group": "room", "me": "ana", "peers": [], "store": str(folder / "ana.db"), **options}
 
 
@@ -34,7 +34,7 @@ async def _heard(group: Group, count: int) -> list[tuple[Any, int]]:
 
 
 def test_cancelling_a_handler_and_leaving_does_not_ack(tmp_path: Path) -> None:
-    """A clean stop must not lose what `kill -9` does not."""
+    """A clean stop must not lose messages that survive `kill -9`."""
 
     async def test() -> None:
         async with antecede.join(**ana(tmp_path)) as group:
@@ -59,7 +59,7 @@ def test_cancelling_a_handler_and_leaving_does_not_ack(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_handler_that_fails_gets_its_message_again(tmp_path: Path, stored: bool) -> None:
+def test_a_failing_handler_gets_its_message_redelivered(tmp_path: Path, stored: bool) -> None:
     async def test() -> None:
         settings = ana(tmp_path) if stored else {**ana(tmp_path), "store": None}
         async with antecede.join(**settings) as group:
@@ -85,7 +85,7 @@ def test_a_handler_that_fails_gets_its_message_again(tmp_path: Path, stored: boo
     run(test())
 
 
-def test_leaving_a_loop_does_not_ack_and_ack_does(tmp_path: Path) -> None:
+def test_breaking_out_of_a_loop_does_not_ack_but_ack_does(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**ana(tmp_path)) as group:
             for word in ("one", "two"):
@@ -112,7 +112,7 @@ def test_leaving_a_loop_does_not_ack_and_ack_does(tmp_path: Path) -> None:
     run(test())
 
 
-def test_deliveries_are_counted_across_processes(tmp_path: Path) -> None:
+def test_delivery_counts_survive_a_restart(tmp_path: Path) -> None:
     async def test() -> None:
         async with process(ana(tmp_path), "take", "1", broadcast=["hard"]) as made:
             await lines(made, 2)
@@ -140,7 +140,7 @@ def test_consecutive_calls_of_anext_are_one_iteration() -> None:
     run(test())
 
 
-def test_an_iteration_that_another_has_replaced_cannot_go_on() -> None:
+def test_a_replaced_iteration_cannot_continue() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (first, second):
             for number in range(3):
@@ -155,7 +155,7 @@ def test_an_iteration_that_another_has_replaced_cannot_go_on() -> None:
     run(test())
 
 
-def test_a_nacked_message_comes_again_after_its_delay_and_before_those_after_it() -> None:
+def test_a_nacked_message_is_redelivered_after_its_delay_before_later_messages() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (first, second):
             for number in range(3):
@@ -177,7 +177,7 @@ def test_a_nacked_message_comes_again_after_its_delay_and_before_those_after_it(
                 second.nack(await _message(second, first))
 
     async def _message(second: Group, first: Group) -> Any:
-        """One that was acked."""
+        """The id of an acked message."""
         old = await anext(second)  # the last one again
         second.ack(old)
         await first.broadcast("next")
@@ -274,7 +274,7 @@ def test_a_cancelled_park_is_not_undone(tmp_path: Path) -> None:
 
 
 def test_a_handler_that_always_fails_does_not_stop_the_member() -> None:
-    """It awaits nothing and fails at once, for ever; connections and other tasks must get their turn."""
+    """The handler awaits nothing and always fails at once; connections and other tasks must not starve."""
 
     async def test() -> None:
         async with together("ana", "bo") as (first, second):
@@ -301,7 +301,7 @@ def test_a_handler_that_always_fails_does_not_stop_the_member() -> None:
     run(test())
 
 
-def test_what_is_parked_is_bounded_and_the_next_message_is_not_lost(tmp_path: Path) -> None:
+def test_parked_messages_are_bounded_and_the_next_one_is_not_lost(tmp_path: Path) -> None:
     async def test() -> None:
         settings = {**ana(tmp_path), "limit": 2_000}
         async with antecede.join(**settings) as group:

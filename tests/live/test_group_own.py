@@ -1,4 +1,4 @@
-"""A member's own messages come to it like any other's, so that applying what is delivered is enough."""
+"""A member's own messages are delivered to it like any others, so applying deliveries is enough."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def alone(folder: Path, **options: Any) -> dict[str, Any]:
 
 
 @STORED
-def test_own_messages_come_after_their_causes_and_before_replies(tmp_path: Path, stored: bool) -> None:
+def test_own_messages_are_delivered_after_their_causes_and_before_replies(
+    tmp_path: Path, stored: bool
+) -> None:
     async def test() -> None:
         async with (
             antecede.join(
@@ -71,7 +73,7 @@ def test_a_message_is_delivered_to_its_author_once_it_is_durable_not_before(
     run(test())
 
 
-def test_whoever_does_not_want_them_does_not_get_them() -> None:
+def test_own_messages_can_be_switched_off() -> None:
     async def test() -> None:
         async with together("ana", "bo", own=False) as (ana, bo):
             await ana.broadcast("to others")
@@ -83,8 +85,9 @@ def test_whoever_does_not_want_them_does_not_get_them() -> None:
     run(test())
 
 
-def test_what_a_killed_process_had_broadcast_comes_to_its_successor(tmp_path: Path) -> None:
-    """Also if it was killed after the commit and before `broadcast` returned: then nobody else would tell."""
+def test_broadcasts_of_a_killed_process_are_delivered_to_its_successor(tmp_path: Path) -> None:
+    """Also if it was killed after the commit but before `broadcast` returned: nothing else would report
+    it."""
 
     async def test() -> None:
         seen = 0
@@ -133,7 +136,7 @@ def test_the_setting_may_change_between_runs(tmp_path: Path) -> None:
 
 
 @STORED
-def test_a_member_that_only_sends_is_told_that_it_does_not_consume(
+def test_a_member_that_only_broadcasts_is_warned_that_it_does_not_consume(
     tmp_path: Path, stored: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -165,7 +168,7 @@ def test_a_member_that_only_sends_is_told_that_it_does_not_consume(
     run(test())
 
 
-def test_without_own_messages_a_member_may_send_as_much_as_others_take(tmp_path: Path) -> None:
+def test_without_own_messages_only_the_others_limit_a_member_s_broadcasts(tmp_path: Path) -> None:
     async def test() -> None:
         async with antecede.join(**alone(tmp_path, limit=1_000, own=False)) as ana:
             for _ in range(30):
@@ -175,8 +178,10 @@ def test_without_own_messages_a_member_may_send_as_much_as_others_take(tmp_path:
 
 
 @STORED
-def test_whoever_broadcasts_at_full_speed_still_hears_the_others(tmp_path: Path, stored: bool) -> None:
-    """Each of its messages comes to its author after a write; those of others must not wait for the last."""
+def test_a_member_broadcasting_at_full_speed_still_delivers_others_messages(
+    tmp_path: Path, stored: bool
+) -> None:
+    """Each own message is delivered after a write; others' messages must not wait for the last of them."""
     count, tasks = 6_000, 256
 
     async def talk(group: Group) -> None:
@@ -189,7 +194,7 @@ def test_whoever_broadcasts_at_full_speed_still_hears_the_others(tmp_path: Path,
         await asyncio.gather(*(one_after_another() for _ in range(tasks)))
 
     async def heard(group: Group) -> list[bool]:
-        """Whether each message is one of its own."""
+        """For each delivered message, whether it is the member's own."""
         found: list[bool] = []
         async for message in group:
             found.append(message.own)

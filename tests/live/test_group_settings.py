@@ -1,4 +1,4 @@
-"""Settings that cannot be: one sentence that names the field, before anything is opened."""
+"""Invalid settings are refused in one sentence naming the field, before anything is opened."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_keywords_of_join_are_the_settings() -> None:
     assert {"group", *needed} == required
 
 
-def test_a_file_with_a_wrong_key_is_named_with_the_key(tmp_path: Path) -> None:
+def test_an_unknown_key_in_a_settings_file_is_named_with_the_file(tmp_path: Path) -> None:
     file = tmp_path / "ana.toml"
     file.write_text('group = "room"\nme = "ana"\nlissten = ":7000"\n')
     with pytest.raises(
@@ -122,7 +122,7 @@ def test_a_file_with_a_wrong_key_is_named_with_the_key(tmp_path: Path) -> None:
         Settings.load(tmp_path / "eve.toml")
 
 
-def test_a_file_says_the_same_as_keywords(tmp_path: Path) -> None:
+def test_a_settings_file_equals_keyword_settings(tmp_path: Path) -> None:
     file = tmp_path / "ana.toml"
     file.write_text(
         'group = "room"\nme = "ana"\nstore = "ana.db"\npeers = ["bo@127.0.0.1:7001", { name = "cleo" }]\n'
@@ -152,8 +152,8 @@ def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path: Path) ->
     run(test())
 
 
-def test_a_host_that_no_name_can_be_is_only_a_member_that_is_away() -> None:
-    """What cannot be looked up today may be tomorrow; the member goes on calling."""
+def test_an_unresolvable_peer_host_only_makes_that_member_absent() -> None:
+    """A failed lookup may succeed later, so the member keeps dialling."""
 
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo@a..b:7000"], insecure=True) as ana:

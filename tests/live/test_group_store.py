@@ -1,4 +1,5 @@
-"""What a store promises: whatever is killed, full or broken, nothing that was accepted is lost or doubled."""
+"""The guarantee of a store: despite kills, full disks and failures, no accepted message is lost or
+duplicated."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from antecede.live.store.disk import FileDisk
 
 
 def ana(folder: Path, **options: Any) -> dict[str, Any]:
-    """She has a store and is called by Bo."""
+    """Ana has a store and is dialled by Bo."""
     return {"group": "room", "me": "ana", "peers": ["bo"], "store": str(folder / "ana.db"), **options}
 
 
@@ -88,7 +89,7 @@ def test_a_message_is_redelivered_until_it_is_acked(tmp_path: Path) -> None:
 
 
 def test_an_exception_leaves_the_message_in_flight(tmp_path: Path) -> None:
-    """It was not dealt with: to leave by an exception is to die with it."""
+    """The message was not processed: leaving by an exception counts like a crash."""
 
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
@@ -162,7 +163,7 @@ def test_a_broadcast_that_waits_while_a_write_fails_raises(
     run(test())
 
 
-def test_a_full_disk_stops_the_member_and_keeps_what_was_accepted(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_member_without_losing_accepted_messages(tmp_path: Path) -> None:
     async def test() -> None:
         most = ("times", "200", "most", "2000000")
         async with process(ana(tmp_path, listen=":0"), *most, broadcast=["x" * 10_000]) as made:
@@ -232,7 +233,7 @@ def test_a_failing_store_ends_the_group_and_its_connections(tmp_path: Path) -> N
 
 
 def test_nothing_is_written_after_a_failed_write(tmp_path: Path) -> None:
-    """What comes while a write fails must not be written without it: it would be counted wrongly."""
+    """Input that arrives while a write fails must not be written on its own, or positions would be wrong."""
 
     async def test() -> None:
         async with antecede.join(**ana(tmp_path, listen=":0")) as first:
@@ -279,7 +280,7 @@ def _reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileDisk, "boot_id", lambda _: b"another boot")
 
 
-def test_after_a_power_failure_every_message_that_may_have_been_seen_is_marked(
+def test_after_a_power_failure_every_possibly_delivered_message_is_marked_redelivered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk has the log, which was synced, and the cursor as it was when the store was opened."""
@@ -348,7 +349,7 @@ def _copy(store: Path, to: Path) -> None:
 
 @pytest.mark.parametrize("who_spoke", ["ana", "bo"])
 def test_an_older_copy_of_a_store_is_refused_by_its_name(tmp_path: Path, who_spoke: str) -> None:
-    """Bo's store is of before; whether he has lost what he sent or what he received, he must act."""
+    """Bo's store is an older copy; whether he lost sent or received messages, he must act."""
 
     async def test() -> None:
         where = {"listen": ":0"}

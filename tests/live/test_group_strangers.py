@@ -1,4 +1,4 @@
-"""Who is not let in, and why, as both sides hear it; and what strangers on the port can do: nothing."""
+"""Who is refused and why, as reported on both sides; strangers on the port cannot do anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from antecede.live.transport.frames import (
 
 
 def greeting(**changes: Any) -> Greeting:
-    """What Bo says to Ana when he calls her."""
+    """Bo's greeting to Ana."""
     said: dict[str, Any] = {
         "version": 5,
         "group": "room",
@@ -67,7 +67,7 @@ async def answer(reader: asyncio.StreamReader) -> Any:
         ),
     ],
 )
-def test_a_member_of_another_group_is_refused_and_both_sides_hear_why(
+def test_a_mismatched_member_is_refused_and_both_sides_log_the_reason(
     changes: dict[str, Any], reason: str
 ) -> None:
     async def test() -> None:
@@ -194,7 +194,7 @@ def test_another_version_in_the_answer_is_refused() -> None:
 
 
 def hostile(chance: random.Random) -> list[bytes]:
-    """What may come in: noise, lengths that lie, halves, and frames that no member would send."""
+    """Hostile input: noise, false lengths, truncated frames, and frames that no member would send."""
     frame = add_lengths([encode(greeting())])
     return [
         b"",
@@ -213,7 +213,7 @@ def hostile(chance: random.Random) -> list[bytes]:
     ]
 
 
-def test_strangers_on_the_port_disturb_nobody() -> None:
+def test_strangers_on_the_port_do_not_affect_members() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             at_ana, at_bo = Ear(ana), Ear(bo)
@@ -242,7 +242,7 @@ def test_strangers_on_the_port_disturb_nobody() -> None:
 
 
 def test_a_member_that_violates_the_protocol_is_disconnected() -> None:
-    """Eve is in the group and sends rubbish; Ana and Bo go on."""
+    """Eve is in the group and sends garbage; Ana and Bo continue."""
     members = ["ana", "bo", "eve"]
 
     async def test() -> None:
@@ -251,7 +251,7 @@ def test_a_member_that_violates_the_protocol_is_disconnected() -> None:
             at_ana, at_bo = Ear(ana), Ear(bo)
             for attempt, body in enumerate((b"\x00", b"\x93\x01\x02\x03", b"x" * 1000), 1):
                 reader, writer = await called(ana)
-                # She never had a conversation here, so this is her first store.
+                # She has never talked to this group before, so this is her first store.
                 said = greeting(me="eve", members=members, lineage=eve._core.lineage, attempt=100 + attempt)
                 writer.write(add_lengths([encode(said)]))
                 writer.write(add_lengths([encode(Packets(1, [body], bytes(16)))]))
@@ -267,7 +267,7 @@ def test_a_member_that_violates_the_protocol_is_disconnected() -> None:
     run(test())
 
 
-def test_strangers_on_the_web_port_disturb_nobody() -> None:
+def test_strangers_on_the_web_port_do_not_affect_phones() -> None:
     async def test() -> None:
         async with (
             antecede.join(

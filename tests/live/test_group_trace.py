@@ -1,4 +1,4 @@
-"""What a member's trace promises: it is complete, and whatever happens to it stops nobody."""
+"""The guarantees of a member's trace: it is complete, and its failures never stop the member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from antecede.trace import writer
 
 
 def ana(folder: Path, **options: Any) -> dict[str, Any]:
-    """She has a store and is called by Bo."""
+    """Ana has a store and is dialled by Bo."""
     return {"group": "room", "me": "ana", "peers": ["bo"], "store": str(folder / "ana.db"), **options}
 
 
@@ -35,7 +35,7 @@ def bo(folder: Path, at: Group | str, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_trace_that_cannot_be_written_is_reported_and_stops_nobody(
+def test_an_unwritable_trace_is_reported_and_does_not_stop_the_member(
     tmp_path: Path, stored: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And when it can be written again, nothing is missing."""
@@ -69,7 +69,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     return [row for part in sorted(folder.glob("*.parquet")) for row in pq.read_table(part).to_pylist()]
 
 
-def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
+def test_a_full_trace_disk_drops_old_rows_and_reports_which(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
@@ -101,7 +101,7 @@ def test_a_trace_disk_that_stays_full_costs_old_rows_and_says_which(
     assert indices[1:] == list(range(missing[1] + 1, 102))
 
 
-def test_a_trace_disk_that_does_not_answer_stops_nobody(
+def test_a_hanging_trace_disk_does_not_stop_the_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
@@ -134,9 +134,7 @@ def test_a_trace_disk_that_does_not_answer_stops_nobody(
     assert read_rows(tmp_path / "trace" / "ana")[-1]["index"] == 60
 
 
-def test_deliveries_that_nothing_follows_are_in_the_trace_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_deliveries_reach_the_trace_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antecede.live.operations.trace._PART_SECONDS", 0.0)
 
     async def test() -> None:
@@ -154,10 +152,10 @@ def test_deliveries_that_nothing_follows_are_in_the_trace_soon(
     run(test())
 
 
-def test_a_part_of_a_trace_has_its_name_only_once_it_is_synced(
+def test_a_trace_part_gets_its_name_only_after_it_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a power failure could leave a part that is empty; a name that is not synced could be lost."""
+    """Otherwise a power failure could leave an empty part, or lose a name that was not synced."""
     happened: list[str] = []
 
     def watched(what: str, function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the people who build on a group, and who run it, notice: time-outs, cancellations, reports."""
+"""Behaviour visible to developers and operators: time-outs, cancellations, reports."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_drain_ends_when_the_group_is_closed() -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_broadcast_cancelled_while_it_waits_for_room_was_not_made(tmp_path: Path, stored: bool) -> None:
+def test_a_broadcast_cancelled_while_waiting_for_room_is_not_made(tmp_path: Path, stored: bool) -> None:
     async def test() -> None:
         store: dict[str, Any] = {"store": tmp_path / "store"} if stored else {}
         async with antecede.join("room", me="ana", peers=["bo"], limit=1_000, **store) as ana:
@@ -102,7 +102,7 @@ def test_a_broadcast_cancelled_while_the_store_is_written_is_delivered_if_it_was
     run(test())
 
 
-def test_abandoned_listeners_are_forgotten() -> None:
+def test_abandoned_event_listeners_are_removed() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             kept = ana.events()
@@ -124,7 +124,7 @@ def test_abandoned_listeners_are_forgotten() -> None:
 
 
 class HalfOpen:
-    """A way to an address that can lose the caller without the other end noticing."""
+    """A relay to an address that can lose the caller without the other end noticing."""
 
     def __init__(self, to: str) -> None:
         self._host, _, port = to.rpartition(":")
@@ -198,7 +198,7 @@ async def _phone_behind_sue() -> AsyncIterator[tuple[Group, Group, Group]]:
         yield sue, eve, phone
 
 
-def test_messages_for_a_phone_whose_super_peer_is_gone_are_reported(
+def test_messages_stuck_for_a_phone_whose_super_peer_is_gone_are_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""What travels with a body, in every protocol: the time of the broadcast, headers, a content type."""
+"""Metadata sent with a body, in every protocol: broadcast time, headers and content type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS: dict[str, str | bytes] = {"trace": "4bf92f", "signature": b"\x00\xff", 
 
 
 async def check(sender: Ear, *others: Ear) -> None:
-    """What one broadcasts comes to itself and to the others with what it says about it."""
+    """A broadcast is delivered to its author and the others with its metadata."""
     began = time.time()
     await sender.group.broadcast(b"\x89PNG", PATIENCE, headers=HEADERS, content_type="image/png")
     await sender.group.broadcast("bare")
@@ -42,7 +42,7 @@ async def check(sender: Ear, *others: Ear) -> None:
         assert with_headers.headers == HEADERS
         assert with_headers.content_type == "image/png"
         assert (bare.body, bare.headers, bare.content_type) == ("bare", {}, "")
-        # The member's clock may differ from the time of day by what that was set since it began.
+        # The member's clock differs from the time of day if that was set since it began.
         assert began - 1 <= (with_headers.time or 0) <= (bare.time or 0) <= ended + 1
         heard.clear()
 
@@ -57,7 +57,7 @@ async def check_all(*groups: Group) -> None:
 
 
 @pytest.mark.parametrize("protocol", FIXED)
-def test_they_arrive_with_every_protocol_of_a_fixed_list(protocol: str) -> None:
+def test_headers_arrive_with_every_fixed_list_protocol(protocol: str) -> None:
     async def test() -> None:
         async with together("ana", "bo", "cleo", "dan", protocol=protocol) as groups:
             await check_all(*groups)
@@ -66,7 +66,7 @@ def test_they_arrive_with_every_protocol_of_a_fixed_list(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", sorted(LIVE))
-def test_they_arrive_with_every_protocol_of_a_group_that_changes(tmp_path: Path, protocol: str) -> None:
+def test_headers_arrive_with_every_changing_group_protocol(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         options: dict[str, Any] = {"protocol": protocol, "store": None, "reads": False}
         async with room(tmp_path, "ana", "bo", "cy", **options) as group:
@@ -75,7 +75,7 @@ def test_they_arrive_with_every_protocol_of_a_group_that_changes(tmp_path: Path,
     run(test())
 
 
-def test_they_arrive_at_newcomers_and_phones(tmp_path: Path) -> None:
+def test_headers_arrive_at_newcomers_and_phones(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, reads=False) as group:
             ears = [Ear(each) for each in group.groups.values()]
@@ -90,7 +90,7 @@ def test_they_arrive_at_newcomers_and_phones(tmp_path: Path) -> None:
     run(test())
 
 
-def test_they_are_in_what_is_delivered_again_and_in_a_history(tmp_path: Path) -> None:
+def test_headers_are_part_of_redelivered_messages_and_of_history(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy", reads=False, retain="10MB") as group:
             ana, bo = group.groups["ana"], group.groups["bo"]
@@ -115,8 +115,8 @@ def message(payload: bytes) -> Message:
     return Message(Delivery(MessageId(0, 1), payload), ["ana"])
 
 
-def test_an_earlier_version_reads_what_it_knows_and_is_read() -> None:
-    """It ignores elements that it does not know, and does not send them."""
+def test_envelopes_are_compatible_with_an_earlier_version_in_both_directions() -> None:
+    """An earlier version ignores elements that it does not know and does not send them."""
 
     class Before(msgspec.Struct, array_like=True):
         kind: int
@@ -133,7 +133,7 @@ def test_an_earlier_version_reads_what_it_knows_and_is_read() -> None:
     assert (found.body, found.time, found.headers, found.content_type) == ("hello", None, {}, "")
 
 
-def test_what_others_send_as_headers_is_read_as_far_as_it_is_text_or_bytes() -> None:
+def test_received_headers_are_accepted_only_if_text_or_bytes() -> None:
     strange = {"a": 1, "b": ["x"], "good": "yes", "antecede-other": "later version", "c": None}
     found = message(msgspec.msgpack.encode([1, False, {}, b"hello", "", 0, "", strange]))
     assert (found.body, found.headers, found.time) == ("hello", {"good": "yes"}, None)
@@ -163,7 +163,9 @@ def test_what_others_send_as_headers_is_read_as_far_as_it_is_text_or_bytes() -> 
         ({}, b"text/plain", "content_type: a bytes, and no text"),
     ],
 )
-def test_what_cannot_travel_is_refused_in_a_sentence(headers: Any, content_type: Any, reason: str) -> None:
+def test_headers_that_cannot_be_sent_are_refused_in_one_sentence(
+    headers: Any, content_type: Any, reason: str
+) -> None:
     async def test() -> None:
         async with antecede.join("room", me="ana", peers=[]) as ana:
             with pytest.raises(InputError, match=reason):

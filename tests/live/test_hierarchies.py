@@ -21,7 +21,7 @@ from antecede.protocols.freescale import Freescale
 from antecede.protocols.freescale.hierarchy import NOBODY, Hierarchy
 
 BEHIND = {"gate": "hub", "till": "gate", "scale": "gate", "door": "shed", "shed": "hub"}
-"""Two super peers of the highest level, two behind one of them, and who is behind those."""
+"""Two super peers of the highest level, two behind one of them, and the members behind those."""
 NAMES = ["hub", "office", "gate", "shed", "till", "scale", "door"]
 
 
@@ -79,7 +79,7 @@ class Shop:
             await asyncio.gather(*(self.stop(name) for name in list(self.groups)))
 
     async def all_have(self, count: int) -> None:
-        """Until every application was delivered so many messages, its own included."""
+        """Wait until every application has delivered so many messages, its own included."""
         for name, ear in self.ears.items():
             await until(
                 lambda ear=ear: len(ear.messages) + len(ear.own) >= count,  # type: ignore[misc]
@@ -88,7 +88,8 @@ class Shop:
             assert len(ear.messages) + len(ear.own) == count
 
     async def relay_race(self, rounds: int) -> None:
-        """Each broadcasts when it has the message before: all of them are one chain of causes."""
+        """Each member broadcasts after delivering the previous message: together they form one causal
+        chain."""
         for number in range(rounds * len(NAMES)):
             name = NAMES[number * 3 % len(NAMES)]
             ear = self.ears[name]
@@ -101,7 +102,7 @@ class Shop:
             await self.groups[name].broadcast(number)
 
     def assert_in_order(self) -> None:
-        """Of a chain of causes everybody has every message after the one before."""
+        """Every member delivered each message of the chain after its predecessor."""
         for name, ear in self.ears.items():
             numbers = [each.body for each in ear.messages]
             assert numbers == sorted(numbers), name
@@ -156,7 +157,7 @@ def test_a_middle_super_peer_that_restarts_loses_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("sign", [False, True])
-def test_with_a_secret(tmp_path: Path, sign: bool) -> None:
+def test_a_hierarchy_works_with_a_shared_secret(tmp_path: Path, sign: bool) -> None:
     (tmp_path / "secret").write_text("a secret that all of them share")
     (tmp_path / "secret").chmod(0o600)
 
@@ -171,7 +172,7 @@ def test_with_a_secret(tmp_path: Path, sign: bool) -> None:
     run(test())
 
 
-def test_processes_of_which_the_middle_ones_are_killed(tmp_path: Path) -> None:
+def test_a_hierarchy_survives_kills_of_middle_super_peers(tmp_path: Path) -> None:
     """With SIGKILL, at random moments, while everybody broadcasts; the oracle finds nothing."""
     plan = cluster.TrialPlan(
         size=6,
@@ -200,7 +201,7 @@ def test_processes_of_which_the_middle_ones_are_killed(tmp_path: Path) -> None:
     assert (verdict.messages, verdict.missing) == (240, 0)
 
 
-def test_ranks_come_level_by_level() -> None:
+def test_ranks_are_assigned_level_by_level() -> None:
     roster = Settings.create(group="shop", **Shop().settings("till")).roster()
     assert roster.names == ["hub", "office", "gate", "shed", "scale", "till", "door"]
     assert roster.protocol is Hierarchy
@@ -218,12 +219,12 @@ def test_ranks_come_level_by_level() -> None:
     assert roster.reached_through("till") == {"gate": "gate"}
 
 
-def test_one_level_is_as_before() -> None:
+def test_a_one_level_hierarchy_is_plain_freescale() -> None:
     members = [antecede.Member("sue"), antecede.Member("pat", behind="sue"), antecede.Member("eve")]
     assert Roster.create("freescale", members).protocol is Freescale
 
 
-def test_members_that_are_behind_each_other_are_refused() -> None:
+def test_cyclic_behind_settings_are_refused() -> None:
     settings = Settings.create(
         group="shop",
         me="ana",

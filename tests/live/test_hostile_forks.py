@@ -1,4 +1,4 @@
-"""A liar separates no honest members, escapes no proof, and what was noticed of it is not forgotten."""
+"""A liar cannot partition honest members or escape proof, and its detected lies stay recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from antecede.protocols.flooding import Flooding, FloodPacket
 from antecede.protocols.mbcp import Mbcp
 from antecede.protocols.vcube import Bundle
 
-# Causes that were made up
+# Fabricated causes
 
 
 def sealed(seq: int, content: bytes, previous: bytes = bytes(32)) -> bytes:
@@ -36,8 +36,8 @@ def sealed(seq: int, content: bytes, previous: bytes = bytes(32)) -> bytes:
 
 
 @pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
-def test_a_cause_that_its_author_has_not_sent_does_not_cut_off_the_relay(protocol: str) -> None:
-    """Bo forwards Eve's message to Ana, on whose third message it depends: only she knows better."""
+def test_a_relay_is_not_disconnected_for_a_forwarded_false_cause(protocol: str) -> None:
+    """Bo forwards Eve's message to Ana. It names Ana's third message, which only she knows does not exist."""
     mesh = Mesh(signed=True, protocol=protocol)
     mesh.cut = {(EVE, BO), (EVE, CLEO)}  # she relays nothing
     ana, bo = mesh.nodes[ANA], mesh.nodes[BO]
@@ -57,7 +57,7 @@ def test_a_cause_that_its_author_has_not_sent_does_not_cut_off_the_relay(protoco
 
 
 @pytest.mark.parametrize("protocol", ["mbcp", "timestamp-diff"])
-def test_a_cause_that_its_author_has_not_sent_does_not_cut_off_who_supplies_it(protocol: str) -> None:
+def test_a_repairing_member_is_not_disconnected_for_a_false_cause_it_supplies(protocol: str) -> None:
     """Ana has Eve's second message only, and asks Bo for the first."""
     mesh = Mesh(signed=True, protocol=protocol)
     ana, bo = mesh.nodes[ANA].core, mesh.nodes[BO]
@@ -69,10 +69,10 @@ def test_a_cause_that_its_author_has_not_sent_does_not_cut_off_who_supplies_it(p
 
 
 @pytest.mark.parametrize("in_what_is_signed", [False, True])
-def test_a_message_that_came_before_its_cause_is_as_durable_as_that(
+def test_a_message_delivered_after_an_own_cause_is_no_more_durable_than_that_cause(
     tmp_path: Path, in_what_is_signed: bool
 ) -> None:
-    """It is delivered after Ana's own message. If that one can still be lost, a replay would lack it."""
+    """It is delivered after Ana's own message. While that can still be lost, a replay could lack it."""
     group = Group(roster("mbcp", 4), tmp_path, signed=True)
     ana = group.peers[ANA]
     causes = {ANA: 1}
@@ -113,7 +113,7 @@ def said_in_batches(word: str, sizes: list[int]) -> list[bytes]:
 
 
 def say(mesh: Mesh, to: int, packets: list[bytes]) -> None:
-    """Eve says this to one member, and nothing more."""
+    """Eve sends these packets to one member, and nothing more."""
     node = mesh.nodes[to]
     for packet in packets:
         node.core.step(PacketReceived(EVE, node.core.received[EVE] + 1, packet, 0))
@@ -130,7 +130,9 @@ def assert_proven(mesh: Mesh) -> None:
     ("to_ana", "to_bo"),
     [([2] * 270, [1] + [2] * 269), ([3], [1]), ([1], [3]), ([1, 3, 1], [5]), ([2, 2], [3])],
 )
-def test_statements_that_overlap_are_proof_wherever_they_begin(to_ana: list[int], to_bo: list[int]) -> None:
+def test_overlapping_signed_statements_prove_equivocation_wherever_they_begin(
+    to_ana: list[int], to_bo: list[int]
+) -> None:
     """Eve tells Ana one thing and Bo another, in batches of different sizes."""
     mesh = Mesh(signed=True)
     say(mesh, ANA, said_in_batches("yes", to_ana))
@@ -141,7 +143,7 @@ def test_statements_that_overlap_are_proof_wherever_they_begin(to_ana: list[int]
 
 
 @pytest.mark.parametrize("first", [ANA, BO])
-def test_much_else_does_not_displace_the_proof(first: int) -> None:
+def test_many_other_statements_do_not_displace_the_proof_of_equivocation(first: int) -> None:
     """Eve tells Bo one message only, and Ana another one and then hundreds."""
     mesh = Mesh(signed=True)
     say(mesh, first, said_in_batches("yes", [1] * 400))
@@ -219,8 +221,8 @@ def test_a_fork_is_noticed_for_good_whatever_restarts(
     assert bo.core.stability.matrix_clock[CLEO][ANA] == 0
 
 
-def test_a_fork_that_a_third_member_has_invented_does_not_last(tmp_path: Path) -> None:
-    """Without signatures anybody may say so of a member that is not connected."""
+def test_a_fork_falsely_reported_by_a_third_member_is_cleared(tmp_path: Path) -> None:
+    """Without signatures, any member may claim a fork of one that is not connected."""
     bo = bo_with_five_messages_of_ana(tmp_path)
     bo.core.step(ProgressReceived(ANA, OTHER_MESSAGES))
     assert bo.core.stability.divergences
@@ -230,8 +232,10 @@ def test_a_fork_that_a_third_member_has_invented_does_not_last(tmp_path: Path) -
     assert bo.core.stability.divergences == {}
 
 
-def test_a_fork_is_a_problem_until_it_is_dealt_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Bo has met one Ana and Cleo the other; Bo says so in /health, also after a restart."""
+def test_a_fork_is_listed_as_a_problem_until_it_is_resolved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Bo has met one Ana and Cleo the other; Bo reports it in /health, even after a restart."""
 
     def forks(group: antecede.Group) -> list[str]:
         return [each["text"] for each in json.loads(health(group)[1])["problems"] if each["kind"] == "forked"]
@@ -281,7 +285,7 @@ class BothVersions(Mbcp):
         return delivery
 
 
-def test_an_application_is_given_one_message_under_each_id() -> None:
+def test_an_application_is_delivered_one_message_per_id() -> None:
     """`freescale` delivers both, since members have numbers of their own for messages there."""
     sender, core = Mbcp(0, 2), Core(BothVersions(1, 2), durable=False)
     for number, body in enumerate([b"first", b"next"], 1):
@@ -293,7 +297,7 @@ def test_an_application_is_given_one_message_under_each_id() -> None:
     assert given == [b"first", b"next"]
 
 
-def test_a_message_out_of_order_is_given_once_before_and_after_a_restart(tmp_path: Path) -> None:
+def test_an_out_of_order_message_is_delivered_once_before_and_after_a_restart(tmp_path: Path) -> None:
     """Where links alone keep the order, a partner that breaks it must not have messages dropped."""
     group = Group(roster("flooding", 2), tmp_path)
     bo = group.peers[1]

@@ -1,4 +1,4 @@
-"""What a member has accepted can be replayed and proven, whatever others sent and whichever keys changed."""
+"""Accepted messages can be replayed and proven, whatever others sent and whichever keys changed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from antecede.protocols.mbcp import Mbcp
 # The log
 
 
-def test_a_quota_does_not_apply_to_what_was_accepted_before(tmp_path: Path) -> None:
-    """All of it was delivered, which the replay learns only in the end."""
+def test_a_quota_does_not_apply_when_replaying_accepted_messages(tmp_path: Path) -> None:
+    """Everything was delivered, which the replay learns only at its end."""
 
     async def test() -> None:
         common: Any = {"group": "room", "sync": False, "limit": 1 << 20, "own": False}
@@ -52,8 +52,8 @@ def test_a_quota_does_not_apply_to_what_was_accepted_before(tmp_path: Path) -> N
     run(test())
 
 
-def test_a_contradiction_that_was_not_noticed_does_not_damage_the_store(tmp_path: Path) -> None:
-    """Eve's statements displace those that would have shown it; the replay does not have them."""
+def test_an_undetected_equivocation_does_not_corrupt_the_store(tmp_path: Path) -> None:
+    """Eve's statements evict those that would have revealed it; the replay does not have them."""
     ana = Peer(roster("mbcp", 3), 0, tmp_path, own=False, sync=False, signed=True)
     eve = Seals(Macs(2))
 
@@ -77,10 +77,11 @@ def test_a_contradiction_that_was_not_noticed_does_not_damage_the_store(tmp_path
     assert ana.core.received[2] == 2
 
 
-def test_a_message_on_a_cause_that_only_its_signature_names_does_not_change_what_is_replayed(
+def test_a_message_held_for_a_signed_cause_does_not_change_the_replay(
     tmp_path: Path,
 ) -> None:
-    """The protocol delivers it, and what Ana broadcasts then says so; her application is not given it."""
+    """The protocol delivers it, and Ana's later broadcasts name it as a cause; her application does not get
+    it."""
     ana = Peer(roster("mbcp", 3), 0, tmp_path, own=False, sync=False, signed=True)
     (payload,) = Seals(Macs(2)).seal(2, 1, [wrap("a lie", False, {1: 1})], bytes(32), in_one_packet=True)
     link = Links(ana.core, Counter()).by_peer[2]
@@ -96,8 +97,8 @@ def test_a_message_on_a_cause_that_only_its_signature_names_does_not_change_what
     assert ana.core.outboxes[1].chain[1] == before
 
 
-def test_what_a_power_failure_may_undo_is_no_evidence(tmp_path: Path) -> None:
-    """Or an honest member that signs something else in its place would be taken for a liar."""
+def test_statements_a_power_failure_may_undo_are_not_sent_as_evidence(tmp_path: Path) -> None:
+    """Otherwise an honest member that signs another message in its place would count as a liar."""
     ana, bo = (Peer(roster("mbcp", 3), rank, tmp_path, own=False, sync=True, signed=True) for rank in (0, 1))
     ana.core.step(Opened("life", 0))
     ana.core.broadcast("one", 0)
@@ -175,7 +176,7 @@ def test_a_new_secret_does_not_separate_members_that_remember_the_old_one(tmp_pa
     run(test())
 
 
-def test_what_was_accepted_under_a_key_that_was_replaced_is_still_proven(tmp_path: Path) -> None:
+def test_messages_accepted_under_a_replaced_key_can_still_be_proven(tmp_path: Path) -> None:
     """A member's own certificate is in its log."""
     keys = tmp_path / "keys"
     make_keys(keys, "room", ["ana", "bo"], [], 1, {}, [])

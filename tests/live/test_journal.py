@@ -24,7 +24,7 @@ from antecede.live.store.records import Checkpoint, StoredPacket
 
 
 @pytest.mark.parametrize("changed", [{"group": "foes"}, {"me": "bo"}, {"protocol": "pc"}, {"more": 1}])
-def test_the_store_of_another_is_refused_and_stays_as_it_is(
+def test_the_store_of_another_member_is_refused_and_left_unchanged(
     tmp_path: Path, changed: dict[str, object]
 ) -> None:
     path = made(tmp_path / "store")
@@ -37,7 +37,7 @@ def test_the_store_of_another_is_refused_and_stays_as_it_is(
 @pytest.mark.parametrize(
     ("version", "which"), [(max(versions.STORE) + 1, "a newer"), (min(versions.STORE) - 1, "an older")]
 )
-def test_a_store_of_another_version_is_refused_and_stays_as_it_is(
+def test_a_store_of_another_version_is_refused_and_left_unchanged(
     tmp_path: Path, version: int, which: str
 ) -> None:
     path = made(tmp_path / "store")
@@ -51,7 +51,7 @@ def test_a_store_of_another_version_is_refused_and_stays_as_it_is(
 
 
 @pytest.mark.parametrize("content", [b"", b"xy", b"SQLite format 3\0" + bytes(5000)])
-def test_a_file_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_file_in_place_of_a_store_is_refused_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"letter\.txt cannot be used as a store: it is a file"):
@@ -60,7 +60,7 @@ def test_a_file_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) ->
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_of_something_else_or_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_a_foreign_folder_or_an_impossible_path_is_refused_as_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"something else in it \(file\)"):
         opened(tmp_path)
@@ -68,7 +68,7 @@ def test_a_folder_of_something_else_or_a_place_that_cannot_be_is_refused(tmp_pat
         opened(tmp_path / "file" / "store")
 
 
-def test_what_others_put_beside_a_store_s_files_stays(tmp_path: Path) -> None:
+def test_foreign_files_in_a_store_folder_are_left_alone(tmp_path: Path) -> None:
     path = made(tmp_path / "store")
     (path / "README").write_text("ana's")
     assert left(path)[1] == [TimerFired(1)]
@@ -112,7 +112,7 @@ def test_only_the_owner_can_read_a_store(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_a_store_works_where_there_is_no_fcntl(tmp_path: Path) -> None:
+def test_a_store_works_without_fcntl(tmp_path: Path) -> None:
     """As on Windows, which has msvcrt instead; here a stand-in that locks by a file."""
     code = f"""
 import asyncio, os, sys, types
@@ -173,8 +173,11 @@ def test_a_checkpoint_takes_the_place_of_the_log(tmp_path: Path) -> None:
     assert sorted(files(path)) == ["checkpoint-2", "cursor", "log-2"]
 
 
-def test_checkpoints_are_due_by_what_they_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice as much log as checkpoint, packets included: at most half as much is written again."""
+def test_checkpoints_are_due_in_proportion_to_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Due at twice as much log as checkpoint, packets included: checkpoints add at most half to the
+    writes."""
     monkeypatch.setattr(journal_module, "_MIN_LOG", 100)
     disk, written, logged = MemoryDisk(tmp_path), 0, 0
     with opened(disk) as journal:
@@ -198,7 +201,7 @@ def test_the_size_of_a_store_is_that_of_its_files(tmp_path: Path) -> None:
     assert size == sum(map(len, files(tmp_path / "store").values()))
 
 
-def test_two_threads_write_and_neither_is_in_the_other_s_way(tmp_path: Path) -> None:
+def test_the_cursor_and_the_log_are_written_concurrently_by_two_threads(tmp_path: Path) -> None:
     """The loop moves the cursor while the store's thread writes."""
     with opened(tmp_path / "store") as journal:
         errors: list[Exception] = []

@@ -50,7 +50,7 @@ def test_every_flipped_bit_is_detected_or_harmless() -> None:
             for bit in range(8):
                 damaged = disk.killed()
                 damaged.files[name].content[place] ^= 1 << bit
-                if name == "cursor":  # which has everything twice
+                if name == "cursor":  # which contains everything twice
                     assert content(damaged) == before, (place, bit)
                     harmless += 1
                 else:
@@ -89,7 +89,7 @@ def test_a_write_that_was_interrupted_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("rest", [bytes(5000), bytes(60) + b"torn" + bytes(60)])
-def test_room_that_a_killed_process_left_is_not_damage(tmp_path: Path, rest: bytes) -> None:
+def test_preallocated_space_left_by_a_killed_process_is_not_damage(tmp_path: Path, rest: bytes) -> None:
     path = made(tmp_path / "store")
     before = left(path)
     size = (path / "log-1").stat().st_size
@@ -109,7 +109,7 @@ def test_a_killed_process_leaves_zeros_after_its_log(tmp_path: Path) -> None:
 
 
 def test_a_body_that_looks_like_a_record_does_not_make_an_interrupted_write_damage() -> None:
-    """Others choose the bodies; a record that they could make would keep this member from starting."""
+    """Others choose the bodies; a forged record in one could keep this member from starting."""
     disk, before = closed_store()
     log = max(name for name in disk.files if name.startswith("log"))
     forged, _ = records.encode_record(Link(9, bytes(16)), b"", Commit([TimerFired(9)], 9, 0))
@@ -118,7 +118,7 @@ def test_a_body_that_looks_like_a_record_does_not_make_an_interrupted_write_dama
     assert content(torn) == before
 
 
-def test_records_that_are_missing_exchanged_or_of_another_store_are_detected() -> None:
+def test_missing_swapped_or_foreign_records_are_detected() -> None:
     disk, _ = closed_store()
     log = max(name for name in disk.files if name.startswith("log"))
     view, parts, start = disk.read(log), list[bytes](), 0
@@ -137,7 +137,7 @@ def test_records_that_are_missing_exchanged_or_of_another_store_are_detected() -
             content(damaged)
 
 
-def test_the_message_says_what_is_damaged_and_what_can_be_saved() -> None:
+def test_the_error_states_what_is_damaged_and_what_can_be_saved() -> None:
     disk, _ = closed_store()
     damaged = disk.killed()
     log = max(name for name in damaged.files if name.startswith("log"))
@@ -150,7 +150,7 @@ def test_the_message_says_what_is_damaged_and_what_can_be_saved() -> None:
 
 
 def damaged(tmp_path: Path, change: Callable[[Journal], None]) -> None:
-    """Restore a member whose store is intact, but says what cannot be."""
+    """Restore a member whose store is intact but has impossible content."""
     group = Group(roster("mbcp", 2), tmp_path)
     for rank in (0, 1):
         group.broadcast(rank)
@@ -185,21 +185,21 @@ def packet(*packets: StoredPacket) -> Callable[[Journal], None]:
         packet(StoredPacket(b"", [], [(9, 1, 1)])),
     ],
 )
-def test_a_store_that_says_what_cannot_be_is_refused_in_words(
+def test_an_intact_store_with_impossible_content_is_refused_with_the_reason(
     tmp_path: Path, change: Callable[[Journal], None]
 ) -> None:
     with pytest.raises(InputError, match="store"):
         damaged(tmp_path, change)
 
 
-def test_fuzzed_stores_are_refused_or_say_the_same() -> None:
+def test_fuzzed_stores_are_refused_or_have_unchanged_content() -> None:
     """A second of it; `python tests/live/fuzz_stores.py SECONDS` does more."""
     counts = fuzz_stores.run(1.0, seed=1)
     assert counts["refused"]
 
 
 @given(data=st.binary(max_size=300), name=st.sampled_from(["checkpoint-1", "log-1", "cursor"]))
-def test_no_content_of_a_file_raises_anything_but_a_refusal(data: bytes, name: str) -> None:
+def test_arbitrary_file_content_raises_nothing_but_input_errors(data: bytes, name: str) -> None:
     disk = MemoryDisk()
     opened(disk).close()
     disk.write(name, data)
@@ -208,7 +208,7 @@ def test_no_content_of_a_file_raises_anything_but_a_refusal(data: bytes, name: s
 
 
 @given(st.recursive(st.none() | st.integers() | st.text() | st.binary(), st.lists, max_leaves=8))
-def test_no_checkpoint_with_a_right_checksum_raises_anything_but_a_refusal(body: object) -> None:
+def test_arbitrary_checkpoints_with_valid_checksums_raise_nothing_but_input_errors(body: object) -> None:
     disk = MemoryDisk()
     opened(disk).close()
     try:

@@ -24,8 +24,8 @@ class StopError(Exception):
 
 
 def life(disk: MemoryDisk, accepted: list[int], sync: bool = True) -> None:
-    """Open a store, or go on with it; a member that logs numbers, now and then with a checkpoint. `accepted`
-    has those whose commit returned."""
+    """Open a store or resume it; a member that logs numbers, with occasional checkpoints. `accepted` has
+    those whose commit returned."""
     journal = opened(disk, sync=sync)  # and not closed by an exception: the process is gone
     state = msgspec.msgpack.decode(journal.state() or b"\x90", type=list[int])
     had = state + [record.time for record in journal.records()]
@@ -54,7 +54,7 @@ def stop_at(operation: int) -> Callable[[str, str], None]:
     return before
 
 
-def test_what_was_accepted_is_there_after_a_kill_or_a_power_failure_at_any_operation() -> None:
+def test_accepted_records_survive_a_kill_or_power_failure_at_any_operation() -> None:
     operation, cases = 0, 0
     while True:
         disk, accepted = MemoryDisk(), list[int]()
@@ -113,7 +113,7 @@ def test_a_store_survives_any_number_of_failures(
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_a_full_disk_loses_nothing_and_what_was_not_accepted_does_not_come_back(sync: bool) -> None:
+def test_a_full_disk_loses_no_accepted_record_and_revives_no_refused_one(sync: bool) -> None:
     disk, accepted = MemoryDisk(), list[int]()
     life(disk, accepted, sync)
     full = sum(len(file.content) for file in disk.files.values())
@@ -133,7 +133,7 @@ def test_a_full_disk_loses_nothing_and_what_was_not_accepted_does_not_come_back(
 # The cursor
 
 
-def test_the_cursor_survives_a_kill_at_once_and_a_power_failure_to_within_a_commit() -> None:
+def test_the_cursor_is_exact_after_a_kill_and_a_commit_behind_after_a_power_failure() -> None:
     disk = MemoryDisk()
     journal = opened(disk, sync=True)
     journal.cursor = Cursor(1, 0)
@@ -163,8 +163,9 @@ def test_a_store_that_was_closed_or_killed_in_the_same_boot_has_an_exact_cursor(
     assert not opened(unknown).cursor_is_exact
 
 
-def test_the_power_may_have_failed_since_a_store_was_opened_again() -> None:
-    """It says so durably before anything is yielded: its last page on disk may be from its opening."""
+def test_the_cursor_is_inexact_after_a_power_failure_following_a_reopen() -> None:
+    """The store records this durably before anything is yielded: its last page on disk may date from its
+    opening."""
     disk = MemoryDisk()
     opened(disk).close()
     journal = opened(disk)
@@ -173,7 +174,7 @@ def test_the_power_may_have_failed_since_a_store_was_opened_again() -> None:
         assert not after.cursor_is_exact
 
 
-def test_a_write_of_the_cursor_that_is_torn_anywhere_leaves_the_one_before() -> None:
+def test_a_torn_cursor_write_leaves_the_previous_cursor() -> None:
     buffer = bytearray(CursorFile.new())
     file = CursorFile(buffer)
     for number in range(1, 20):

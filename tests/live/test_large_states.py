@@ -1,4 +1,4 @@
-"""Newcomers with a large state: it travels in chunks, also through cuts and restarts, and holds up nobody."""
+"""Newcomers with a large state: it is sent in chunks, across cuts and restarts, without blocking others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 class LargeBoard(Board):
-    """Its state is in parts: padding, which is never in memory as a whole, and the bodies."""
+    """Its state has two parts: padding, which is never held in memory as a whole, and the bodies."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ class LargeBoard(Board):
 
 
 async def start(group: Room, name: str, size: int = 64 * MIB, **options: Any) -> Any:
-    """Start a member; if it was there before, its application has what it had."""
+    """Start a member; a restarted one keeps its application's state."""
     board = LargeBoard(size)
     board.bodies = group.boards[name].bodies if name in group.boards else []
     group.next_board = board
     return await group.start(name, snapshot=board.dump_parts, restore=board.load_parts, **options)
 
 
-def test_a_newcomer_without_a_store_says_that_it_needs_one_for_a_large_state(
+def test_a_newcomer_without_a_store_is_told_to_use_one_for_a_large_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "MAX_IN_MEMORY", MIB)
@@ -76,7 +76,7 @@ def received(group: Room, name: str) -> int:
 
 
 async def talk(group: Room, name: str, times: list[float]) -> None:
-    """Broadcast again and again; note how long each takes until the other application has it."""
+    """Broadcast repeatedly and record how long each message takes to reach the other application."""
     loop = asyncio.get_running_loop()
     for number in range(100_000):
         began = loop.time()
@@ -86,7 +86,7 @@ async def talk(group: Room, name: str, times: list[float]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_large_state_survives_cuts_and_restarts_and_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_large_state_transfer_survives_cuts_and_restarts_without_blocking_others(tmp_path: Path) -> None:
     async def test() -> None:
         group = Room(tmp_path)
         try:
@@ -139,7 +139,7 @@ async def fetch_until(group: Room, size: int) -> int:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_state_in_bytes_comes_as_bytes_and_two_newcomers_share_it(tmp_path: Path, stored: bool) -> None:
+def test_two_newcomers_share_one_snapshot_of_bytes(tmp_path: Path, stored: bool) -> None:
     async def test() -> None:
         state = os.urandom(3 * MIB)
         got: list[bytes] = []
@@ -192,7 +192,7 @@ def test_a_sponsor_that_dies_before_the_state_is_complete_leaves_no_trace(tmp_pa
         attempts._ATTEMPT_SECONDS, attempts._STATE_SECONDS = attempts_before
 
 
-def test_a_snapshot_that_fails_halfway_admits_nobody_and_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_snapshot_that_fails_halfway_admits_no_newcomer_and_affects_no_member(tmp_path: Path) -> None:
     def fail() -> Iterator[bytes]:
         yield b"a part"
         raise ValueError("the rest is lost")

@@ -1,4 +1,4 @@
-"""Members that lie: what they send in others' names, under one id twice, or unasked changes nothing."""
+"""Lying members: forged, equivocating and unsolicited messages have no effect."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def forged(origin: int, seq: int, body: str) -> bytes:
     return Mbcp.encode(DependencyPacket(wrap(body, False, {}), origin, seq, {}))
 
 
-def test_honest_members_understand_each_other(mesh: Mesh) -> None:
+def test_honest_members_accept_each_other_s_messages(mesh: Mesh) -> None:
     for node in mesh.nodes:
         for word in "one", "two", "three":
             node.core.broadcast(word, 0)
@@ -135,13 +135,13 @@ def test_a_message_in_anothers_name_is_refused(mesh: Mesh) -> None:
     assert ana.heard == []
 
 
-def test_a_repair_that_nobody_has_asked_for_is_refused(mesh: Mesh) -> None:
+def test_an_unsolicited_repair_is_refused(mesh: Mesh) -> None:
     link = mesh.nodes[ANA].links.by_peer[EVE]
     with pytest.raises(RemoteError, match="a repair that nobody has asked for"):
         link.receive(RepairReply(1, [forged(BO, 1, "I resign")]), 0.0, 0)
 
 
-def test_a_repair_of_other_messages_than_were_asked_for_is_refused(mesh: Mesh) -> None:
+def test_a_repair_of_messages_not_requested_is_refused(mesh: Mesh) -> None:
     link = mesh.nodes[ANA].links.by_peer[EVE]
     link.ask([(BO, 1, 5)])
     with pytest.raises(RemoteError, match="messages that nobody has asked it for"):
@@ -160,8 +160,8 @@ def test_a_forged_repair_is_refused_where_messages_are_signed() -> None:
     assert mesh.nodes[ANA].heard == []
 
 
-def test_a_repair_with_other_causes_than_its_sender_signed_does_not_change_the_order() -> None:
-    """Bo answers Ana. Eve, who supplies his answer to Cleo, leaves out what it answers."""
+def test_a_repair_with_altered_causes_does_not_change_the_order() -> None:
+    """Bo answers Ana. Eve, who supplies his answer to Cleo, omits its cause."""
     mesh = Mesh(signed=True)
     mesh.cut = {(ANA, CLEO), (BO, CLEO), (EVE, CLEO)}
     mesh.nodes[ANA].core.broadcast("a question", 0)
@@ -184,7 +184,7 @@ def test_a_repair_with_other_causes_than_its_sender_signed_does_not_change_the_o
 
 
 def test_a_relayed_message_is_proven_by_its_origin() -> None:
-    """Where messages are forwarded, the neighbour is not the author."""
+    """In forwarding protocols the neighbour need not be the author."""
     mesh = Mesh(signed=True, protocol="flooding")
     mesh.nodes[BO].core.broadcast("from me", 0)
     mesh.rounds(8)
@@ -197,7 +197,7 @@ def test_a_relayed_message_is_proven_by_its_origin() -> None:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_a_lie_about_what_another_has_delivered_frees_nothing(signed: bool) -> None:
+def test_a_false_report_of_another_s_progress_does_not_release_messages(signed: bool) -> None:
     mesh = Mesh(signed)
     mesh.cut = {(ANA, BO), (BO, CLEO), (BO, EVE), (BO, ANA)}
     ana = mesh.nodes[ANA]
@@ -304,7 +304,7 @@ def test_a_frame_of_too_many_packets_is_refused(mesh: Mesh) -> None:
         mesh.nodes[ANA].links.by_peer[EVE].receive(Packets(1, [b""] * 5_000, bytes(16)), 0.0, 0)
 
 
-def test_messages_on_a_cause_that_never_comes_stop_only_their_sender() -> None:
+def test_messages_on_a_cause_that_never_arrives_block_only_their_sender() -> None:
     mesh = Mesh(signed=False)
     ana, bo = mesh.nodes[ANA].core, mesh.nodes[BO]
     with pytest.raises(RemoteError, match="bytes of member 3 are not delivered yet"):
@@ -355,7 +355,7 @@ def test_members_that_do_not_all_sign_refuse_each_other(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_message_is_verified_again_when_a_member_that_was_killed_supplies_it(tmp_path: Path) -> None:
+def test_a_message_can_be_proven_after_a_restart_without_its_author(tmp_path: Path) -> None:
     """Certificates are in the store: Cleo can prove what Ana said though Ana is gone."""
     new_secret(tmp_path / "secret")
     common: Any = {"group": "room", "secret": tmp_path / "secret", "own": False}

@@ -58,7 +58,7 @@ def test_a_port_in_use_is_one_error_with_its_remedy(kind: str, setting: str, tak
     assert_one_error(error)
 
 
-def test_so_is_the_port_of_overlapping_groups(taken: int) -> None:
+def test_a_port_in_use_is_one_error_for_overlapping_groups_too(taken: int) -> None:
     async def test() -> None:
         await antecede.connect(me="ana", listen=f":{taken}", insecure=True)
 
@@ -68,14 +68,14 @@ def test_so_is_the_port_of_overlapping_groups(taken: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["nobody.invalid", "a..b", "x" * 70])
-def test_a_host_that_cannot_be_resolved(host: str) -> None:
+def test_an_unresolvable_listen_host_is_one_error(host: str) -> None:
     error = failure(**ALONE, **KINDS["fixed"], listen=f"{host}:7000")
     assert str(error).startswith(f"listen: cannot listen at {host}:7000: the host name cannot be resolved")
     assert str(error).endswith("; use an address of this machine, or 0.0.0.0 for all of them")
     assert_one_error(error)
 
 
-def test_an_address_of_another_machine() -> None:
+def test_listening_at_another_machine_s_address_is_one_error() -> None:
     error = failure(**ALONE, **KINDS["fixed"], listen="192.0.2.7:7000")
     assert "this machine does not have that address; use one of its own, or 0.0.0.0" in str(error)
     assert_one_error(error)
@@ -92,7 +92,7 @@ def test_an_address_of_another_machine() -> None:
         (OSError("something else"), "something else"),
     ],
 )
-def test_other_reasons(error: OSError, words: str) -> None:
+def test_other_bind_failures_are_one_error(error: OSError, words: str) -> None:
     assert describe_listen_error(error).startswith(words)
 
 
@@ -111,7 +111,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=["node", "newcomer", "chat", "console"],
 )
-def test_commands_say_it_in_one_line(
+def test_commands_report_a_port_in_use_in_one_line(
     arguments: Callable[[int], list[str]], taken: int, tmp_path: Path
 ) -> None:
     config = tmp_path / "ana.toml"

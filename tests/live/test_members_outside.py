@@ -1,4 +1,4 @@
-"""Looking at a group that changes from outside: its members by a socket, its health, what a store holds."""
+"""Inspecting a changing group from outside: members by a socket, health, and the content of a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antecede.live.view import MemberChange
 
 
 async def antecede(*arguments: str | Path) -> tuple[int, str]:
-    """What a command prints, while the members of this process go on."""
+    """Run a command while the members of this process keep running; returns its exit code and output."""
     done = await asyncio.to_thread(command_line.antecede, *map(str, arguments))
     return done.returncode, done.stdout + done.stderr
 
@@ -60,7 +60,7 @@ def test_members_are_listed_removed_and_prepared_from_a_shell(tmp_path: Path) ->
     run(test())
 
 
-def test_a_member_leaves_if_its_shell_says_so(tmp_path: Path) -> None:
+def test_a_member_leaves_by_the_members_command(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             config = configure(group, "ana")
@@ -75,7 +75,7 @@ def test_a_member_leaves_if_its_shell_says_so(tmp_path: Path) -> None:
     run(test())
 
 
-def test_what_cannot_be_done_to_members_is_said_in_a_line(tmp_path: Path) -> None:
+def test_invalid_members_commands_are_refused_in_one_line(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             config = configure(group, "ana")
@@ -104,7 +104,7 @@ def test_what_cannot_be_done_to_members_is_said_in_a_line(tmp_path: Path) -> Non
     run(test())
 
 
-def test_health_and_metrics_say_who_is_away_and_what_is_done_about_it(tmp_path: Path) -> None:
+def test_health_and_metrics_report_absent_members_and_their_removal(tmp_path: Path) -> None:
     async def test() -> None:
         options: dict[str, Any] = {"heartbeat": "200ms", "suspect_after": "600ms", "remove_after": "2s"}
         async with room(tmp_path) as group:
@@ -127,7 +127,7 @@ def test_health_and_metrics_say_who_is_away_and_what_is_done_about_it(tmp_path: 
     run(test())
 
 
-def test_nobody_is_removed_by_policy_where_most_are_away(tmp_path: Path) -> None:
+def test_automatic_removal_is_suspended_without_a_majority(tmp_path: Path) -> None:
     async def test() -> None:
         options: dict[str, Any] = {"heartbeat": "200ms", "suspect_after": "600ms", "remove_after": "1s"}
         async with room(tmp_path) as group:
@@ -148,7 +148,7 @@ def test_nobody_is_removed_by_policy_where_most_are_away(tmp_path: Path) -> None
     run(test())
 
 
-def test_a_store_shows_what_was_never_delivered(tmp_path: Path) -> None:
+def test_a_store_shows_messages_that_were_never_delivered(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             await group.groups["ana"].broadcast("everybody has this")
@@ -176,7 +176,7 @@ async def _again(group: Room, name: str) -> Any:
     return await group.start(name, reads=False)
 
 
-def test_chat_says_who_comes_and_goes() -> None:
+def test_chat_announces_membership_changes() -> None:
     change = MemberChange("joined", "dana~1f2e3d4c", "dana", "ana")
     assert describe_change(change, "bo") == "dana~1f2e3d4c has joined"
     change = MemberChange("removing", "cy", "cy", "ana")

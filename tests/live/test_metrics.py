@@ -1,4 +1,4 @@
-"""What a member tells those who watch over it."""
+"""Metrics and health as seen by operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def ask(port: int, request: bytes) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
-def test_metrics_count_what_happens() -> None:
+def test_metrics_count_events() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             await until(lambda: ana.connected and bo.connected)
@@ -81,8 +81,8 @@ def test_only_metrics_and_health_are_served() -> None:
     run(test())
 
 
-def test_health_lists_what_a_person_must_act_on() -> None:
-    """And says 503 only when the member cannot work."""
+def test_health_lists_problems_that_need_an_operator() -> None:
+    """It answers 503 only when the member cannot work."""
 
     async def test() -> None:
         async with antecede.join("room", me="ana", listen=":0", peers=["bo"]) as ana:

@@ -1,4 +1,4 @@
-"""Stores that earlier releases have left are opened by this one, and go on where they were.
+"""Stores of earlier releases are opened by this one and resumed.
 
 `old_stores/vN.zip` has stores of format N, of processes that were killed; `old_stores/make.py` says of which.
 They are replayed by today's code, which must give the same packets as those that others have received.
@@ -100,7 +100,7 @@ class Restarted:
         return {core.links[link][1]: (box.last, box.chain[box.last]) for link, box in core.outboxes.items()}
 
     def call(self, other: Restarted) -> None:
-        """Connect two processes, as they have done before."""
+        """Reconnect two processes that were connected before."""
         mine, theirs = self.core.address, other.core.address
         link = self.core.find_link(mine, theirs)
         call = self.greeter.call(mine, link, "")
@@ -156,7 +156,7 @@ def check_deliveries(archive: Path, group: str, later: dict[str, list[str]]) -> 
 
 @pytest.mark.parametrize("group", ["changing", "phones"])
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.stem)
-def test_a_group_that_was_killed_goes_on_under_this_version(archive: Path, group: str) -> None:
+def test_a_killed_group_of_an_earlier_version_resumes_under_this_one(archive: Path, group: str) -> None:
     members = restart(archive, group)
     for each in members.values():
         each.go_on()
@@ -182,7 +182,7 @@ def test_a_group_that_was_killed_goes_on_under_this_version(archive: Path, group
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.stem)
-def test_a_migration_that_is_killed_at_any_operation_of_the_disk_is_done_by_the_next_start(
+def test_a_migration_killed_at_any_disk_operation_is_completed_at_the_next_start(
     archive: Path,
 ) -> None:
     class KilledError(Exception):
@@ -214,7 +214,7 @@ def test_a_migration_that_is_killed_at_any_operation_of_the_disk_is_done_by_the_
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.stem)
-def test_a_group_with_a_fixed_list_of_members_goes_on(archive: Path, tmp_path: Path) -> None:
+def test_a_fixed_list_group_of_an_earlier_version_resumes(archive: Path, tmp_path: Path) -> None:
     before = expected(archive, "fixed")
     names = list(before["delivered"])
     for name in names:

@@ -14,8 +14,8 @@ def send_all(world: World, *groups: str) -> None:
             each.commit()
 
 
-def test_a_message_that_a_message_of_another_group_has_caused_is_given_after_it() -> None:
-    """Ana and bo share two groups, cleo is in one of them. What is sent to b comes first, and waits."""
+def test_a_message_caused_by_one_in_another_group_is_delivered_after_it() -> None:
+    """x and z share two groups, y is in one of them. The message to b arrives first and is held."""
     world = World({"a": "xyz", "b": "xz"})
     x, y, z = (world.nodes[each] for each in "xyz")
     x.broadcast("a")
@@ -32,7 +32,7 @@ def test_a_message_that_a_message_of_another_group_has_caused_is_given_after_it(
     assert world.judge() == []
 
 
-def test_who_is_not_in_the_group_of_the_cause_does_not_wait() -> None:
+def test_a_process_outside_the_cause_s_group_does_not_wait_for_it() -> None:
     world = World({"a": "xy", "b": "xz"})
     x, z = world.nodes["x"], world.nodes["z"]
     x.broadcast("a")
@@ -44,7 +44,7 @@ def test_who_is_not_in_the_group_of_the_cause_does_not_wait() -> None:
     assert world.judge() == []
 
 
-def test_a_restart_brings_back_everything() -> None:
+def test_a_restart_restores_the_whole_state() -> None:
     world = World({"a": "xyz", "b": "xz", "c": "yz"})
     for group in "abcabc":
         for each in world.nodes.values():
@@ -97,12 +97,12 @@ def play(world: World, steps: int, kills: bool, changes: bool) -> None:
             elif len(members) > 3 and not world.counts["removed in " + group] + world.counts["left " + group]:
                 world.counts["removed in " + group] += each.remove(
                     group, other
-                )  # of which most members are left
+                )  # groups in which a majority is left
         world.counts["steps"] += 1
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_founders_that_are_killed_at_any_moment(seed: int) -> None:
+def test_founders_killed_at_any_moment_keep_causal_order(seed: int) -> None:
     world = World({"a": "xyz", "b": "xz", "c": "yzw", "d": "wx"}, seed)
     play(world, 400, kills=True, changes=False)
     world.settle()
@@ -110,7 +110,7 @@ def test_founders_that_are_killed_at_any_moment(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_members_that_come_and_go_and_are_killed(seed: int) -> None:
+def test_members_that_join_leave_and_are_killed_keep_causal_order(seed: int) -> None:
     world = World({"a": "vwxyz", "b": "xzvw", "c": "vyzw"}, seed)
     world.node("u")
     play(world, 800, kills=True, changes=True)

@@ -15,7 +15,7 @@ from antecede.live.trial.ring_log import read_lines
 from antecede.live.trial.ring_processes import RingProcess
 
 
-def test_a_ring_of_groups_whose_processes_are_killed(tmp_path: Path) -> None:
+def test_a_ring_of_groups_survives_killed_processes(tmp_path: Path) -> None:
     plan = RingPlan(size=4, groups=3, messages=600, seconds=6, kills=4, sync=False, patience=120)
     result, record = asyncio.run(run(plan, tmp_path / "ring", lambda *_: None))
     assert result.faults == []
@@ -30,7 +30,7 @@ def test_a_ring_of_groups_whose_processes_are_killed(tmp_path: Path) -> None:
     assert audited.verdict.deliveries == result.verdict.deliveries
 
 
-def test_a_ring_whose_members_change_and_whose_connections_break(tmp_path: Path) -> None:
+def test_a_ring_of_groups_survives_churn_and_broken_connections(tmp_path: Path) -> None:
     """They leave and join again, are removed and return, are stopped, are killed, and lose their disks."""
     faults = {"churn": 3.0, "cut_every": "1500ms", "kill_every": 3.0, "sync": False, "patience": 120.0}
     plan = RingPlan(size=6, messages=180, seconds=8, seed=12, **faults)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ SEND = "; ".join(
 )
 
 
-def test_the_judge_of_a_ring_finds_what_was_delivered_twice_early_or_never(tmp_path: Path) -> None:
+def test_the_ring_judge_detects_duplicate_early_and_missing_deliveries(tmp_path: Path) -> None:
     cause, effect = "deliver a.0/g:1 g", "deliver a.0/h:1 h"
     assert faults(tmp_path, SEND, f"{cause}; {effect}") == []
     assert (
@@ -77,24 +77,24 @@ def test_the_judge_of_a_ring_finds_what_was_delivered_twice_early_or_never(tmp_p
     assert "which nobody has broadcast" in faults(tmp_path, effect, effect)[0]
 
 
-def test_the_judge_of_a_ring_knows_who_is_in_which_group(tmp_path: Path) -> None:
+def test_the_ring_judge_accounts_for_group_membership(tmp_path: Path) -> None:
     effect = "deliver a.0/h:1 h"
     have, nothing = 'restore - g {"a.0/g": [[1, 1]]}', "restore - g {}"
     away = "leave - g; left - g"
     assert faults(tmp_path, SEND, f"{away}; {effect}; {have}; joined - g") == []
     assert faults(tmp_path, SEND, f"{away}; {have}; joined - g; {effect}") == []
     assert faults(tmp_path, SEND, f"leave - g; {effect}; left - g; {have}; joined - g") == []
-    # It was removed before it was given anything of the group, and has another state since.
+    # It was removed before it delivered anything of the group, and has a new snapshot since.
     assert faults(tmp_path, SEND, f"{effect}; {have}") == []
     early = faults(tmp_path, SEND, f"{away}; {nothing}; joined - g; {effect}; deliver a.0/g:1 g")
     assert early == ["b.0 was given a.0/h:1 before its cause a.0/g:1"]
-    # What is in a snapshot follows from what is in other groups.
+    # The content of a snapshot depends on messages of other groups.
     state = 'restore - h {"a.0/h": [[1, 1]]}'
     early = faults(tmp_path, SEND, f"leave - h; left - h; {state}; joined - h; deliver a.0/g:1 g")
     assert early == ["b.0 was given a snapshot with a.0/h:1 before its cause a.0/g:1"]
 
 
-def test_a_disk_that_is_lost_excuses_what_was_accepted_there(tmp_path: Path) -> None:
+def test_a_lost_disk_excuses_the_messages_accepted_on_it(tmp_path: Path) -> None:
     lost = "send b.0/g:1 g; accepted b.0/g:1 g; begin b.1 -; restore - g {}; restore - h {}"
     lost += "; joined - g; joined - h"
     assert faults(tmp_path, "", lost) == []
@@ -102,7 +102,7 @@ def test_a_disk_that_is_lost_excuses_what_was_accepted_there(tmp_path: Path) -> 
 
 
 def test_a_trial_waits_for_a_broadcast_that_has_begun(tmp_path: Path) -> None:
-    """It was not in the counts yet, and the trial ended between its acceptance and its deliveries."""
+    """It was not counted yet, and the trial once ended between its acceptance and its deliveries."""
     setup = RingSetup({"g0": ["p0", "p1"]}, {}, each=1, pause=0, payload=10, sync=False)
     processes = [RingProcess(name, ["g0"], tmp_path, ()) for name in ("p0", "p1")]
 
@@ -122,7 +122,7 @@ def test_a_trial_waits_for_a_broadcast_that_has_begun(tmp_path: Path) -> None:
     assert not is_complete_after("p0", "deliver p0.0/g0:1 g0")
     assert is_complete_after("p1", "deliver p0.0/g0:1 g0")
     assert not is_complete_after("p0", "send p0.0/g0:2 g0")
-    # It was killed with that broadcast, and nobody was given it.
+    # It was killed with that broadcast, which no process delivered.
     processes[0].kills += 1
     assert not is_complete_after("p0", "begin p0.0 -")
     assert is_complete_after("p0", "joined - g0")

@@ -1,4 +1,4 @@
-"""What a member that is away may cost the others: `limit`, and with `park` more, in their stores."""
+"""What an absent member may cost the others: up to `limit`, and with `park` more, in their stores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_broadcast_waits_at_the_limit_for_a_member_that_is_away(tmp_path: Path) 
     run(test())
 
 
-def test_with_park_messages_go_on_for_a_member_that_is_away(tmp_path: Path) -> None:
+def test_with_park_broadcasts_continue_while_a_member_is_away(tmp_path: Path) -> None:
     options = {**OPTIONS, "park": 10 * LIMIT}
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""Phones and super peers as processes that are killed (SIGKILL) under load: nothing is lost or twice."""
+"""Phones and super peers as processes that are killed (SIGKILL) under load: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ProcessesWithPhones(Processes):
         )
 
     async def broadcast(self, name: str, body: str) -> None:
-        """What is answered is accepted; what is not may have been."""
+        """An answered broadcast is accepted; an unanswered one may have been."""
         await self.ask(name, f"broadcast {body}")
         self.sent.append(body)
 

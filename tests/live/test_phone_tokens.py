@@ -26,7 +26,7 @@ async def start_phones(room: PhoneRoom, folder: Path) -> None:
         await room.start_phone(name, keys=folder / name)
 
 
-def test_a_stolen_phone_is_revoked_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_a_revoked_phone_is_refused_and_delays_no_member(tmp_path: Path) -> None:
     folder = make(tmp_path / "keys")
 
     async def test() -> None:
@@ -83,7 +83,7 @@ def test_a_connection_does_not_outlive_its_token(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_phone_cannot_take_another_name_and_members_do_not_come_by_websocket(tmp_path: Path) -> None:
+def test_a_phone_cannot_use_another_name_nor_a_member_join_by_websocket(tmp_path: Path) -> None:
     folder = make(tmp_path / "keys")
 
     async def test() -> None:

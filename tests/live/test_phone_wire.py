@@ -1,4 +1,4 @@
-"""What phones of changing groups say and hear is what docs/wire-phones.md says, and its vectors."""
+"""The frames of phones of changing groups match docs/wire-phones.md and its vectors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OF_MEMBERS = {"Gone": ["is_forgotten"]}
 """Frames of which a phone needs only these elements."""
 
 
-def test_the_vectors_are_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If not, and it is meant to be so: a new version, and python docs/phone_vectors.py."""
+def test_vectors_match_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a difference is intended: make a new version and run python docs/phone_vectors.py."""
     monkeypatch.syspath_prepend(str(DOCS))
     assert importlib.import_module("phone_vectors").text() == (DOCS / "phone-vectors.json").read_text("utf-8")
 
@@ -61,7 +61,7 @@ def test_addresses_and_origins() -> None:
         assert author_id(int(each["stream"]), each["slot"]) == int(each["origin"])
 
 
-def test_the_page_names_every_element_in_order() -> None:
+def test_the_wire_format_page_lists_every_element_in_order() -> None:
     page = (DOCS / "wire-phones.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (.*) \|$", page, re.MULTILINE)
     listed = {

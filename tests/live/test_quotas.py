@@ -1,4 +1,4 @@
-"""What one member can make another hold, verify, send and repeat is bounded, and stops nobody else."""
+"""What one member can make another hold, verify, send and repeat is bounded and affects no third member."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def steps(action: Callable[[], object]) -> int:
     return lines
 
 
-# What is held
+# Held messages
 
 
 @pytest.mark.parametrize("protocol", ["mbcp", "timestamp", "timestamp-diff", "depseq"])
 def test_a_frame_costs_the_same_however_much_is_held(protocol: str) -> None:
-    """Eve's messages depend on one of Cleo's that never comes; then Eve and Cleo leave."""
+    """Eve's messages depend on one of Cleo's that never arrives; then Eve and Cleo leave."""
     costs = []
     for count in (10, 500):
         mesh = Mesh(signed=False, protocol=protocol)
@@ -102,8 +102,8 @@ def test_a_packet_without_messages_costs_the_same_however_much_is_held(tmp_path:
     assert costs[0] == costs[1]
 
 
-def test_what_waits_for_causes_that_its_sender_signed_is_seen_and_asked_for() -> None:
-    """Bo answers Ana. Eve, who supplies his answer to Cleo, leaves out what it answers; Ana is gone."""
+def test_messages_held_for_signed_causes_are_reported_and_repaired() -> None:
+    """Bo answers Ana. Eve, who supplies his answer to Cleo, omits its cause; Ana is gone."""
     mesh = Mesh(signed=True)
     mesh.cut = {(ANA, CLEO), (BO, CLEO), (EVE, CLEO)}
     mesh.nodes[ANA].core.broadcast("a question", 0)
@@ -128,7 +128,7 @@ def test_what_waits_for_causes_that_its_sender_signed_is_seen_and_asked_for() ->
 
 
 def carry(mesh: Mesh, source: int, to: int) -> list[Frame]:
-    """What one has for the other arrives; errors are not caught."""
+    """Frames from one to the other arrive; errors are not caught."""
     frames = mesh.nodes[source].links.by_peer[to].take_frames(mesh.now)
     for frame in frames:
         mesh.nodes[to].links.by_peer[source].receive(decode(encode(frame)), mesh.now, int(mesh.now * 1e9))
@@ -156,7 +156,7 @@ def test_a_sender_with_a_greater_limit_than_the_receiver_is_paused_and_not_cut_o
     assert all(link.is_open for node in mesh.nodes for link in node.links.by_peer.values())
 
 
-def test_a_member_that_is_paused_can_still_supply_what_its_messages_wait_for() -> None:
+def test_a_paused_member_can_still_supply_the_missing_causes() -> None:
     """Eve answers a message of Cleo, at length; Ana hears nothing of Cleo."""
     mesh = Mesh(signed=False)
     mesh.cut = {(CLEO, ANA), (BO, ANA)}
@@ -195,8 +195,8 @@ def test_packets_beyond_a_pause_are_dropped() -> None:
     assert mesh.nodes[ANA].heard == ["still here"]
 
 
-def test_repairs_count_too_and_a_gap_is_still_filled() -> None:
-    """Eve is gone, and her messages, which wait for ever, come from Bo: all but the first."""
+def test_repaired_messages_count_against_the_quota_but_gaps_are_filled() -> None:
+    """Eve is gone; Bo supplies her messages, which are held for ever: all but the first."""
     mesh = Mesh(signed=False)
     ana = mesh.nodes[ANA]
     core, link = ana.core, ana.links.by_peer[BO]
@@ -219,7 +219,7 @@ def test_repairs_count_too_and_a_gap_is_still_filled() -> None:
     assert core.stability.undelivered_bytes < 104_000
 
 
-def test_a_member_that_is_paused_is_a_problem_until_its_messages_are_delivered() -> None:
+def test_a_paused_member_is_a_problem_until_its_messages_are_delivered() -> None:
     """Over real sockets: Bo's application sleeps, and Ana may have more under way than Bo has room for."""
 
     async def test() -> None:
@@ -295,8 +295,8 @@ def test_evidence_without_end_is_not_verified() -> None:
         ana.links.by_peer[EVE].receive(Evidence(EVE, seals.statements(EVE)), 120.0, 0)
 
 
-def test_a_lie_about_what_was_delivered_is_answered_to_the_liar_alone() -> None:
-    """Eve reports chain values that nobody else has, again and again."""
+def test_a_false_progress_report_is_answered_only_to_its_sender() -> None:
+    """Eve repeatedly reports chain values that no other member has."""
     mesh = Mesh(signed=True)
     for number in range(300):
         for member in (ANA, BO, CLEO):

@@ -25,7 +25,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def server(answer: bytes | None) -> AsyncIterator[int]:
-    """The port of a server of something else: it answers anything, or reads on in silence."""
+    """The port of a foreign server that answers with these bytes, or reads in silence."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -42,7 +42,7 @@ async def server(answer: bytes | None) -> AsyncIterator[int]:
         listening.close()
 
 
-def test_a_failure_is_news_after_a_while_and_once_for_each_reason(
+def test_a_connection_failure_is_logged_after_a_while_once_per_reason(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "antecede.live")
@@ -70,7 +70,7 @@ def test_a_failure_is_news_after_a_while_and_once_for_each_reason(
     assert warnings_in(caplog)[2:] == lines[:1]
 
 
-def test_a_member_says_that_nobody_listens_where_another_should_be(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_connection_to_a_member_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
     line = f"bo is not reachable at 127.0.0.1:{port}: connection refused; still trying"
 
@@ -84,7 +84,7 @@ def test_a_member_says_that_nobody_listens_where_another_should_be(caplog: pytes
     assert warnings_in(caplog).count(line) == 1
 
 
-def test_members_that_start_one_after_the_other_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_members_starting_one_after_the_other_log_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
 
     async def test() -> None:
@@ -97,7 +97,7 @@ def test_members_that_start_one_after_the_other_say_nothing(caplog: pytest.LogCa
     assert not warnings_in(caplog)
 
 
-def test_a_server_of_something_else_is_named_as_such(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_foreign_server_at_a_member_s_address_is_reported_as_such(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         answer = b"HTTP/1.1 400 Bad Request\r\n\r\n"
         line = "refused bo: it sends text ('HTTP...'), so it is not a member"
@@ -121,7 +121,7 @@ def test_a_server_that_does_not_greet_is_named_as_such(
     run(test())
 
 
-def test_a_founder_says_whom_it_cannot_reach(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_founder_logs_which_founders_it_cannot_reach(caplog: pytest.LogCaptureFixture) -> None:
     ports = free_ports(2)
     founders = [f"{name}@127.0.0.1:{port}" for name, port in zip(("ana", "bo"), ports, strict=True)]
     line = f"bo is not reachable at 127.0.0.1:{ports[1]}: connection refused; still trying"
@@ -140,7 +140,7 @@ def test_a_founder_says_whom_it_cannot_reach(caplog: pytest.LogCaptureFixture) -
     run(test())
 
 
-def test_the_words_of_the_system_are_shown() -> None:
+def test_the_operating_system_s_error_message_is_shown() -> None:
     async def fail(host: str, port: int) -> str:
         try:
             await asyncio.open_connection(host, port)

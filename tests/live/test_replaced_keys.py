@@ -1,4 +1,4 @@
-"""Bo's keys were stolen, revoked and replaced: what the thief signs is not taken for Bo's any more.
+"""Bo's keys were stolen, revoked and replaced: the thief's signatures no longer count as Bo's.
 
 The thief is nobody's partner, since its certificate is revoked. So Eve, who is a member, passes on what it
 signs.
@@ -83,28 +83,28 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Story:
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_replaced_key_counts_only_for_what_came_before(story: Story, checkpoint: bool) -> None:
-    """Also after a restart; and who passes it on is not cut off, since it may not know of the revocation."""
+def test_a_replaced_key_is_valid_only_for_earlier_messages(story: Story, checkpoint: bool) -> None:
+    """Also after a restart; a relay is not disconnected, since it may not know of the revocation."""
     story.repair(story.packet(story.bo, 3, "true"))
     story.repair(story.packet(story.thief, 4, "I resign"))
     assert story.received() == [3]
     story.restart(checkpoint)
     story.repair(story.packet(story.thief, 5, "I resign"))
     assert story.received() == [3]
-    story.repair(story.packet(story.thief, 1, "true"))  # when he had no other
+    story.repair(story.packet(story.thief, 1, "true"))  # from before the key was replaced
     story.repair(story.packet(story.thief, 2, "true"))
     story.repair(story.packet(story.bo, 4, "true"))
     assert story.received() == [1, 2, 3, 4]
 
 
-def test_a_message_with_a_replaced_key_on_the_link_of_its_member_is_refused(story: Story) -> None:
+def test_a_message_signed_with_a_replaced_key_is_refused_on_its_member_s_link(story: Story) -> None:
     core = story.ana.core
     core.step(PacketReceived(BO, 1, story.packet(story.bo, 1, "true"), 0))
     with pytest.raises(RevokedKeyError, match="message 2 of member 1 is signed with a revoked key"):
         core.step(PacketReceived(BO, 2, story.packet(story.thief, 2, "I resign"), 0))
 
 
-def test_a_relay_that_has_accepted_a_message_with_a_replaced_key_is_not_cut_off(tmp_path: Path) -> None:
+def test_a_relay_forwarding_a_message_signed_with_a_replaced_key_is_not_disconnected(tmp_path: Path) -> None:
     story = Story(tmp_path, "vcube")
     for number, packet in enumerate(
         [
@@ -122,8 +122,8 @@ def test_a_relay_that_has_accepted_a_message_with_a_replaced_key_is_not_cut_off(
     assert story.ana.core.equivocators == {}
 
 
-def test_what_is_signed_with_a_revoked_key_proves_no_equivocation(story: Story) -> None:
-    """Or whoever has stolen a key could have its owner refused for good."""
+def test_statements_signed_with_a_revoked_key_do_not_prove_equivocation(story: Story) -> None:
+    """Otherwise the thief of a key could have its owner refused for good."""
     story.repair(story.packet(story.bo, 1, "true"))
     thief = Seals(story.thief)
     for word in (b"yes", b"no"):

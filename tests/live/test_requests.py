@@ -32,7 +32,7 @@ async def answer(group: Group, message: Message) -> None:
 
 
 class Applications:
-    """A task for each group that reads it and answers."""
+    """Applications: a task for each group that reads it and answers requests."""
 
     def __init__(self) -> None:
         self.given: dict[str, list[Message]] = {}
@@ -76,7 +76,7 @@ async def ask(group: Group, who: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", FIXED)
-def test_members_of_a_fixed_list_reply_with_every_protocol(protocol: str) -> None:
+def test_requests_are_answered_with_every_fixed_list_protocol(protocol: str) -> None:
     async def test() -> None:
         async with (
             together("ana", "bo", "cleo", protocol=protocol) as (ana, bo, cleo),
@@ -84,16 +84,16 @@ def test_members_of_a_fixed_list_reply_with_every_protocol(protocol: str) -> Non
         ):
             await ask(ana, "cleo")
             await ask(cleo, "bo")
-            await ask(bo, "bo")  # itself: own messages are delivered like any other
+            await ask(bo, "bo")  # a request to itself: own messages are delivered like any others
             assert not ana._requests.pending
-            # Everybody is given requests and replies; who is not asked is not asked to reply.
+            # All members deliver requests and replies; only the requested member is expected to reply.
             await until(lambda: all(len(each) == 6 for each in given.given.values()))
 
     run(test())
 
 
 @pytest.mark.parametrize("protocol", sorted(LIVE))
-def test_members_that_come_and_go_reply_with_every_protocol(tmp_path: Path, protocol: str) -> None:
+def test_requests_are_answered_with_every_changing_group_protocol(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         options: dict[str, Any] = {"protocol": protocol, "store": None, "reads": False}
         async with (
@@ -110,7 +110,7 @@ def test_members_that_come_and_go_reply_with_every_protocol(tmp_path: Path, prot
     run(test())
 
 
-def test_phones_ask_and_are_asked(tmp_path: Path) -> None:
+def test_phones_send_and_answer_requests(tmp_path: Path) -> None:
     async def test() -> None:
         async with (
             phone_room(tmp_path, reads=False) as group,
@@ -131,7 +131,7 @@ def test_phones_ask_and_are_asked(tmp_path: Path) -> None:
     run(test())
 
 
-def test_the_reply_comes_after_all_that_it_depends_on() -> None:
+def test_a_reply_is_returned_after_its_causes_are_delivered() -> None:
     """bo's reply depends on what cleo said to it, which ana has not been given when it asks."""
 
     async def test() -> None:
@@ -187,7 +187,7 @@ def test_a_late_reply_is_a_message_like_any_other() -> None:
     run(test())
 
 
-def test_a_request_is_not_waited_for_by_the_task_that_reads() -> None:
+def test_a_request_from_the_reading_task_is_refused() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo), applications(bo):
             await bo.broadcast("news")
@@ -202,7 +202,7 @@ def test_a_request_is_not_waited_for_by_the_task_that_reads() -> None:
     run(test())
 
 
-def test_nobody_of_that_name_is_asked() -> None:
+def test_a_request_to_an_unknown_member_is_refused_and_not_broadcast() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, _):
             with pytest.raises(RequestError, match="nothing was broadcast") as raised:
@@ -216,7 +216,7 @@ def test_nobody_of_that_name_is_asked() -> None:
     run(test())
 
 
-def test_only_who_is_asked_may_reply() -> None:
+def test_only_the_requested_member_may_reply() -> None:
     async def test() -> None:
         async with together("ana", "bo", "cleo") as (ana, bo, cleo), applications(ana):
             asking = asyncio.create_task(ana.request("bo", "well?", PATIENCE))
@@ -224,7 +224,7 @@ def test_only_who_is_asked_may_reply() -> None:
             assert (at_bo.is_request, at_cleo.is_request) == (True, False)
             with pytest.raises(LocalError, match="ana:1 is not a request to cleo"):
                 await at_cleo.reply("me!")
-            # A member that pretends is not heard: the reply is of who was asked.
+            # A reply by any other member is ignored.
             cleo._requests.is_asked = lambda message: message is at_cleo  # type: ignore[method-assign]
             await at_cleo.reply("me!")
             await until(lambda: cleo.delivered()["cleo"] == ana.delivered()["cleo"] == 1)
@@ -235,7 +235,7 @@ def test_only_who_is_asked_may_reply() -> None:
     run(test())
 
 
-def test_a_member_that_leaves_or_is_removed_does_not_reply_any_more(tmp_path: Path) -> None:
+def test_a_request_fails_when_its_member_leaves_or_is_removed(tmp_path: Path) -> None:
     async def test() -> None:
         names = ("ana", "bo", "cy", "dana", "eve")
         async with room(tmp_path, *names, reads=False) as group:
@@ -261,14 +261,14 @@ def test_a_member_that_leaves_or_is_removed_does_not_reply_any_more(tmp_path: Pa
                 with pytest.raises(RequestError, match="eve was removed from the group") as raised:
                     await asking[1]
                 assert raised.value.reason == "removed"
-                # It returns by itself, and what it replies to the former request is a message.
+                # It returns by itself; its reply to the earlier request is an ordinary message.
                 await until(lambda: eve.me != "eve" and eve.me in ana.view.members)
                 await ask_again(ana, eve, silent)
 
     async def ask_again(ana: Group, eve: Group, silent: list[Message]) -> None:
         asking = asyncio.create_task(ana.request("eve", "again", PATIENCE))
         await until(lambda: silent[-1].body == "again")
-        assert silent[-1].is_request  # the request is to the incarnation that is there
+        assert silent[-1].is_request  # the request goes to the present incarnation
         await silent[-1].reply("here I am")
         reply = await asking
         assert (reply.origin, reply.body) == (eve.me, "here I am")
@@ -276,7 +276,7 @@ def test_a_member_that_leaves_or_is_removed_does_not_reply_any_more(tmp_path: Pa
     run(test())
 
 
-def test_a_member_that_stops_waits_no_longer() -> None:
+def test_pending_requests_fail_when_the_requester_stops() -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, bo):
             asking = asyncio.create_task(ana.request("bo", "well?"))

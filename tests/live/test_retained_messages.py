@@ -1,4 +1,4 @@
-"""Messages that are retained for those who join later, and what hostile processes cannot do with states."""
+"""Messages retained for later newcomers, and hostile state transfers."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ async def take(group: Any, count: int) -> list[Message]:
     return messages
 
 
-def test_a_newcomer_is_delivered_what_is_retained_and_passes_it_on(tmp_path: Path) -> None:
-    """Of more than a welcome can have; a restart in the middle repeats nothing."""
+def test_a_newcomer_delivers_retained_messages_and_supplies_them_to_others(tmp_path: Path) -> None:
+    """With more messages than fit into a welcome; a restart in between repeats nothing."""
 
     async def test() -> None:
         bodies = [bytes([number]) * 700_000 for number in range(10)]
@@ -95,7 +95,7 @@ def test_a_newcomer_is_delivered_what_is_retained_and_passes_it_on(tmp_path: Pat
     run(test())
 
 
-def test_a_small_history_is_in_the_welcome_and_none_is_kept_unless_asked_for(tmp_path: Path) -> None:
+def test_a_small_history_travels_in_the_welcome_and_is_retained_only_if_configured(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as group:
             await group.groups["ana"].broadcast("not retained")
@@ -122,7 +122,7 @@ def test_a_small_history_is_in_the_welcome_and_none_is_kept_unless_asked_for(tmp
         ({"retain": "1d", "store": None}, "retain: messages are retained in a store"),
     ],
 )
-def test_settings_that_cannot_work(settings: dict[str, Any], reason: str) -> None:
+def test_unworkable_history_settings_are_refused(settings: dict[str, Any], reason: str) -> None:
     values: dict[str, Any] = {"me": "ana", "contact": "bo@:7000", "store": "s", **settings}
     with pytest.raises(InputError, match=reason):
         antecede.join("g", **values)
@@ -144,7 +144,7 @@ def fill(log: HistoryLog, last: int, **options: int) -> None:
         batch.confirm()
 
 
-def test_a_log_is_the_same_after_a_restart_and_is_cut_to_what_has_happened() -> None:
+def test_a_history_log_survives_a_restart_and_is_truncated_to_the_replay() -> None:
     disk = MemoryDisk()
     log = HistoryLog(disk, ADDRESS)
     log.segment_bytes = 200
@@ -162,12 +162,12 @@ def test_a_log_is_the_same_after_a_restart_and_is_cut_to_what_has_happened() -> 
     assert (log.first, log.end) == (5, 17)
     fill(log, 20)
     assert [log.read(position).seq for position in (20, 6, 17, 18)] == [20, 6, 17, 18]
-    log.cut_off(21)  # of which the last is missing: it has no use
+    log.cut_off(21)  # the last of which is missing, so it is useless
     assert not log.exists
     assert disk.names() == []
 
 
-def test_a_torn_write_is_cut_off_and_comes_again_from_the_replay() -> None:
+def test_a_torn_history_write_is_truncated_and_rewritten_by_the_replay() -> None:
     disk = MemoryDisk()
     log = HistoryLog(disk, ADDRESS)
     log.begin(0, {})
@@ -183,7 +183,7 @@ def test_a_torn_write_is_cut_off_and_comes_again_from_the_replay() -> None:
 
 
 @pytest.mark.parametrize(("retention", "least"), [("5ns", 35), ("2kB", 20)])
-def test_old_segments_go_and_the_rest_is_a_cut(retention: str, least: int) -> None:
+def test_old_segments_are_dropped_and_the_rest_is_a_causal_cut(retention: str, least: int) -> None:
     log = HistoryLog(MemoryDisk(), ADDRESS)
     log.begin(0, {})
     for position in range(1, 41):
@@ -202,7 +202,7 @@ def test_old_segments_go_and_the_rest_is_a_cut(retention: str, least: int) -> No
     assert not log.exists
 
 
-def test_a_replay_reads_the_past_of_a_former_incarnation_as_often_as_there_are_crashes() -> None:
+def test_replays_after_repeated_crashes_reread_a_former_incarnation_s_history() -> None:
     ana, bo = founders()
     ana.core.retains = True
     for number in range(3):
@@ -295,7 +295,7 @@ def offered(**changes: Any) -> StateOffer:
         (frames(StateRequest(b"", 0, 0, 0)), "not offered"),
     ],
 )
-def test_a_newcomer_refuses_a_state_that_cannot_be(attack: Callable[[Any], None], reason: str) -> None:
+def test_a_newcomer_refuses_an_impossible_state_transfer(attack: Callable[[Any], None], reason: str) -> None:
     disk = MemoryDisk()
     fetch, log = StateFetch(disk, 5_000), HistoryLog(disk, ADDRESS)
     with pytest.raises(RemoteError, match=reason):
@@ -303,7 +303,7 @@ def test_a_newcomer_refuses_a_state_that_cannot_be(attack: Callable[[Any], None]
     assert sum(disk.size(name) for name in disk.names()) <= 5_000 + 1_000
 
 
-def test_a_newcomer_goes_on_where_it_was_and_fetches_what_its_own_disk_has_damaged_again() -> None:
+def test_a_newcomer_resumes_a_transfer_and_refetches_chunks_damaged_on_its_disk() -> None:
     disk = MemoryDisk()
     fetch, log = StateFetch(disk, 5_000), HistoryLog(disk, ADDRESS)
     fetch.receive(ADDRESS, log, StateOffer(OFFER))
@@ -334,7 +334,9 @@ def test_a_newcomer_goes_on_where_it_was_and_fetches_what_its_own_disk_has_damag
         StateRequest(OFFER.digest, 0, len(STATE), 1 << 60),
     ],
 )
-def test_a_sponsor_answers_one_request_at_a_time_and_none_that_cannot_be(request_frame: StateRequest) -> None:
+def test_a_sponsor_answers_one_request_at_a_time_and_ignores_impossible_ones(
+    request_frame: StateRequest,
+) -> None:
     core = ChangingCore(ChangingMbcp, "ana", durable=False)
     core.step(Founded([Contact("ana"), Contact("bo")], 0))
     core.member.requests.append(ADDRESS)
@@ -371,7 +373,7 @@ def test_a_newcomer_may_ask_before_the_last_message_of_the_state_is_written() ->
         source.receive(ADDRESS, StateRequest(OFFER.digest, 1, len(STATE), 2), 0.0)
 
 
-def test_a_newcomer_is_given_up_once() -> None:
+def test_a_sponsor_gives_up_a_newcomer_once() -> None:
     ana = sponsor_of_cy()[0]
     source = StateSource(ana.core, ana.disk)
     assert source.overdue(0.0, 60.0) == []
@@ -380,7 +382,7 @@ def test_a_newcomer_is_given_up_once() -> None:
     assert source.overdue(61.0, 60.0) == []
 
 
-def test_a_sponsor_that_is_removed_has_no_newcomers_when_it_returns() -> None:
+def test_a_removed_sponsor_returns_without_newcomers() -> None:
     ana, bo, eve = sponsor_of_cy()
     bo.step(RemoveAsked(ana.core.me, 0))
     exchange(bo, eve)

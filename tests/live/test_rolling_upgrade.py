@@ -78,7 +78,7 @@ class Processes:
         await process.wait()
 
     async def until(self, condition: Callable[[dict[str, dict[str, Any]]], object]) -> dict[str, Any]:
-        """Of what all running members answer."""
+        """The counts that all running members report."""
         while True:
             answers = {name: await self.ask(name) for name in self.running}
             if condition(answers):
@@ -86,14 +86,15 @@ class Processes:
             await asyncio.sleep(0.1)
 
     async def exchange(self) -> None:
-        """Everyone has new messages of everyone."""
+        """Wait until every member has new messages of every other."""
         before = {name: (await self.ask(name))["next"] for name in self.running}
         await self.until(
             lambda now: all(each["last"].get(name, 0) > before[name] for each in now.values() for name in now)
         )
 
     async def finish(self) -> None:
-        """The load ends: everyone has all that was accepted, once, in causal order, and nothing else."""
+        """End the load: every member must have all accepted messages once, in causal order, and nothing
+        else."""
         for name in self.running:
             await self.ask(name, "quiet")
         await asyncio.sleep(0.2)

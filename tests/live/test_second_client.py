@@ -33,7 +33,7 @@ NAMES = ["sue", "lib", "cell", "ext"]
 STARTS, LONGEST, CUT_EVERY = 8, 6, 25
 
 
-def test_it_imports_nothing_of_the_library() -> None:
+def test_the_second_client_imports_nothing_of_the_library() -> None:
     nodes = list(ast.walk(ast.parse(Path(second_client.__file__).read_text("utf-8"))))
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
@@ -60,27 +60,27 @@ def shaped(shape: Any) -> Any:
     [*VECTORS["frames"], *VECTORS["packets"], *VECTORS["payloads"]],
     ids=lambda vector: vector["name"],
 )
-def test_its_bytes_are_those_of_the_vectors(vector: dict[str, Any]) -> None:
+def test_the_second_client_s_encoding_matches_the_vectors(vector: dict[str, Any]) -> None:
     data, value = bytes.fromhex(vector["hex"]), shaped(vector["shape"])
-    assert repr(unpack(data)) == repr(value)  # 1 is no true
+    assert repr(unpack(data)) == repr(value)  # repr also tells 1 from True
     assert pack(value) == pack(unpack(data)) == data
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
-def test_all_sizes_come_back(size: int) -> None:
+def test_values_of_all_sizes_round_trip(size: int) -> None:
     for value in ("ä" * size, b"\x00" * size, [7] * size, dict.fromkeys(range(size)), size, 2**63 - 1 - size):
         assert unpack(pack(value)) == value
     with pytest.raises(ValueError, match="too early"):
         unpack(pack(b"\x00" * size)[:-1])
 
 
-def test_sets_come_back_and_are_written_as_in_the_vectors() -> None:
+def test_number_sets_round_trip_and_match_the_vectors() -> None:
     for numbers in (set(), {1}, {4, 6}, {7, 8}, {9, 16, 17, 400}):
         assert unbits(*bits(numbers)) == numbers
     assert [bits({4, 6}), bits({7, 8}), bits(())] == [[4, b"\x05"], [7, b"\x03"], [0, b""]]
 
 
-def test_ranks_are_those_of_the_page() -> None:
+def test_ranks_follow_the_wire_format_page() -> None:
     given = ["zoe", "b behind zoe", "ext", "a behind zoe", "amy", "c behind amy"]
     assert ranked(given) == ["amy", "zoe", "c behind amy", "a behind zoe", "b behind zoe", "ext"]
 
@@ -144,7 +144,7 @@ async def listen_and_lose(phone: Phone, talker: Talker, relay: Relay) -> None:
 
 
 async def ended(listeners: list[asyncio.Task[None]], condition: Callable[[], object]) -> None:
-    """Until it holds, or a listener has failed."""
+    """Wait until a condition holds or a listener has failed."""
     await until(lambda: condition() or any(task.done() for task in listeners))
     for task in listeners:
         if task.done():
@@ -171,7 +171,7 @@ def test_every_message_is_delivered_once_and_in_order_also_over_cuts() -> None:
             assert all(len(each.heard) == total - each.seen[each.name] for each in talkers)
             assert len({str(each.seen) for each in talkers}) == 1
             assert cell.connections > 2
-            # All are reported that all have all, and so may forget it.
+            # Progress reaches all members, so they may forget every message.
             await ended(listeners, lambda: not any(group.unstable_bytes for group in groups.values()))
             for task in listeners:
                 task.cancel()
@@ -180,7 +180,7 @@ def test_every_message_is_delivered_once_and_in_order_also_over_cuts() -> None:
     run(test())
 
 
-def test_what_is_broadcast_on_either_side_of_a_cut_is_delivered_afterwards() -> None:
+def test_messages_broadcast_on_either_side_of_a_cut_are_delivered_afterwards() -> None:
     async def test() -> None:
         async with (
             library() as (sue, lib, ext),
@@ -198,7 +198,7 @@ def test_what_is_broadcast_on_either_side_of_a_cut_is_delivered_afterwards() -> 
             answer = await anext(lib)
             assert (answer.body, answer.causes) == (b"\x00 answer", (("ext", 1),))
             assert await anext(cell) == ("ext", 2, {"another": "question"})
-            # The causes that it tells are the immediate ones, its own last message among them.
+            # The causes that it reports are the immediate ones, including its own previous message.
             await cell.broadcast("and more")
             assert (await anext(lib)).causes == (("cell", 1), ("ext", 2))
             await lib.broadcast("enough")
@@ -209,7 +209,7 @@ def test_what_is_broadcast_on_either_side_of_a_cut_is_delivered_afterwards() -> 
     run(test())
 
 
-def test_its_answer_is_held_for_a_late_question() -> None:
+def test_the_second_client_s_answer_is_held_until_the_question_arrives() -> None:
     async def test() -> None:
         async with (
             join(me="sue", listen=":0", web=":0", peers=["ext", "eve", LINES[2]]) as sue,
@@ -252,7 +252,7 @@ def test_a_phone_that_only_receives_reports_its_progress() -> None:
     run(test())
 
 
-# Who one is
+# Authentication
 
 
 def token(key: bytes, name: str, expires: int) -> str:
@@ -263,12 +263,12 @@ def token(key: bytes, name: str, expires: int) -> str:
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (claims, signature))
 
 
-def test_a_token_is_made_as_the_page_says() -> None:
+def test_a_token_built_as_documented_matches_its_vector() -> None:
     (vector,) = VECTORS["tokens"]
     assert token(bytes.fromhex(vector["key"]), "phone", 2_000_000_000) == vector["token"]
 
 
-def test_with_keys_it_shows_a_token_and_reads_why_one_is_refused(tmp_path: Path) -> None:
+def test_the_second_client_authenticates_by_token_and_reads_refusal_reasons(tmp_path: Path) -> None:
     make_keys(tmp_path, "room", ["sue", "ext"], ["lib", "cell"], 1, {}, ["sue"])
     signing_key, certificate = load_signing_key(tmp_path / "cell")
     signing = (signing_key.sign, certificate)

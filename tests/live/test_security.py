@@ -1,4 +1,4 @@
-"""Strangers stay out: certificates, tokens and shared secrets, and the reasons that are given."""
+"""Strangers are refused: certificates, tokens and shared secrets, and the reported reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUP = "the room"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys of a group, and some that are no good for it."""
+    """Keys of a group, and some that are invalid for it."""
     made = tmp_path_factory.mktemp("keys")
     keys.make_keys(
         made / "right", GROUP, ["ana", "bo", "sue"], ["phone"], 30, {"sue": ["sue.example", "::1"]}, ["sue"]
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def refused_at(*groups: Group, words: str = "") -> str:
-    """The reason of the first refusal that has these words, at any of the groups."""
+    """The first refusal containing these words, at any of the groups."""
 
     async def at(group: Group) -> str:
         async for notice in group.events():
@@ -81,7 +81,7 @@ def test_a_member_that_cannot_prove_its_name_is_refused_and_logged(
             async with antecede.join(GROUP, me="bo", peers=[f"ana@{ana.address}"], **bo_options) as bo:
                 await refused_at(ana, bo, words=reason)
                 assert bo.connected == ana.connected == ()
-                # And whoever can is not disturbed.
+                # Members with valid keys are not affected.
             good = folder / "right" / "bo"
             async with antecede.join(GROUP, me="bo", peers=[f"ana@{ana.address}"], keys=good) as bo:
                 await bo.broadcast("it is me")
@@ -92,7 +92,7 @@ def test_a_member_that_cannot_prove_its_name_is_refused_and_logged(
     assert reason in caplog.text
 
 
-def test_a_stranger_who_claims_a_name_is_no_problem_of_the_member(folder: Path) -> None:
+def test_a_stranger_claiming_a_member_s_name_is_not_reported_as_that_member_s_problem(folder: Path) -> None:
     """Otherwise anybody could make a healthy member look refused."""
 
     async def test() -> None:
@@ -279,7 +279,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
-def test_the_command_makes_folders_and_refuses_what_it_cannot(tmp_path: Path) -> None:
+def test_the_keys_command_creates_folders_and_refuses_invalid_requests(tmp_path: Path) -> None:
     made = run("k", "ana", "--super", "sue", "--phone", "phone", "--host", "sue=sue.example", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout

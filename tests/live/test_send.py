@@ -1,4 +1,5 @@
-"""Messages for some: only they are given them, in order with all others, and only they can read them."""
+"""Addressed messages: only the addressees deliver them, in order with all others, and only they can read
+them."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ async def check(ana: Ear, bo: Ear, cy: Ear) -> None:
 
 
 @pytest.mark.parametrize("protocol", FIXED)
-def test_only_those_are_given_it_with_every_protocol_of_a_fixed_list(protocol: str) -> None:
+def test_send_delivers_only_to_addressees_with_every_fixed_list_protocol(protocol: str) -> None:
     async def test() -> None:
         async with together("ana", "bo", "cleo", protocol=protocol) as groups:
             ears = [Ear(group) for group in groups]
@@ -69,7 +70,7 @@ def test_only_those_are_given_it_with_every_protocol_of_a_fixed_list(protocol: s
 
 
 @pytest.mark.parametrize("protocol", sorted(LIVE))
-def test_only_those_are_given_it_with_every_protocol_of_a_group_that_changes(
+def test_send_delivers_only_to_addressees_with_every_changing_group_protocol(
     tmp_path: Path, protocol: str
 ) -> None:
     async def test() -> None:
@@ -106,7 +107,7 @@ def contents(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_with_keys_nobody_else_can_read_it(tmp_path: Path, changes: bool) -> None:
+def test_with_keys_only_addressees_can_read_a_sent_message(tmp_path: Path, changes: bool) -> None:
     made = make(tmp_path / "keys")
 
     async def test() -> None:
@@ -123,7 +124,7 @@ def test_with_keys_nobody_else_can_read_it(tmp_path: Path, changes: bool) -> Non
         await check(*ears)
         for ear in ears:
             await ear.stop()
-        # Everybody has it in its store, and nobody has what it says.
+        # Every member stores it, but only the addressees can read it.
         for name in NAMES:
             assert b"first" in contents(tmp_path / name)
             assert SECRET not in contents(tmp_path / name)
@@ -132,7 +133,7 @@ def test_with_keys_nobody_else_can_read_it(tmp_path: Path, changes: bool) -> Non
     run(test())
 
 
-def test_a_newcomer_reads_nothing_from_before_and_a_removed_member_nothing_from_after(tmp_path: Path) -> None:
+def test_newcomers_cannot_read_earlier_messages_nor_removed_members_later_ones(tmp_path: Path) -> None:
     """Also with all packets in hand; addressed to everybody in the view."""
     made = make(tmp_path / "keys", *NAMES, "dana")
     sent: list[Delivery] = []
@@ -180,7 +181,7 @@ def test_a_newcomer_reads_nothing_from_before_and_a_removed_member_nothing_from_
     run(test())
 
 
-def test_a_super_peer_passes_on_what_it_cannot_read(tmp_path: Path) -> None:
+def test_a_super_peer_forwards_messages_it_cannot_read(tmp_path: Path) -> None:
     made = tmp_path / "keys"
     keys.make_keys(made, "room", ["ext", "sue"], ["pia"], 30, {"sue": ["localhost"]}, ["sue"])
 
@@ -226,7 +227,7 @@ def test_a_super_peer_passes_on_what_it_cannot_read(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_box_opens_for_its_recipients_alone() -> None:
+def test_an_encrypted_box_opens_only_for_its_recipients() -> None:
     private = [Ed25519PrivateKey.generate() for _ in range(4)]
     public = [each.public_key().public_bytes_raw() for each in private]
     box = sealed_boxes.seal(SECRET, public[:3], b"context")
@@ -246,7 +247,7 @@ def test_a_box_opens_for_its_recipients_alone() -> None:
     assert not {*box.keys, box.ephemeral, box.content} & {*other.keys, other.ephemeral, other.content}
 
 
-def test_keys_of_ed25519_and_x25519_belong_together() -> None:
+def test_ed25519_keys_map_to_matching_x25519_keys() -> None:
     """The private and the public map agree, so what is encrypted by one is opened by the other."""
     for seed in range(20):
         key = Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
@@ -255,8 +256,8 @@ def test_keys_of_ed25519_and_x25519_belong_together() -> None:
         assert sealed_boxes.montgomery(key.public_key().public_bytes_raw()) == expected
 
 
-def test_who_sends_on_what_it_cannot_read_is_found_out(tmp_path: Path) -> None:
-    """bo passes ana's message to cy off as its own, and to others than those that ana has named."""
+def test_rebroadcasting_another_member_s_encrypted_message_is_detected(tmp_path: Path) -> None:
+    """bo passes off ana's message to cy as its own, to different addressees."""
     made = make(tmp_path / "keys")
 
     async def test() -> None:
@@ -303,8 +304,8 @@ def test_who_sends_on_what_it_cannot_read_is_found_out(tmp_path: Path) -> None:
     run(test())
 
 
-def test_it_survives_its_sender_by_repair_from_one_that_cannot_read_it(tmp_path: Path) -> None:
-    """ana dies when only bo, for whom it is not, has its message."""
+def test_a_sent_message_is_repaired_from_a_member_that_cannot_read_it(tmp_path: Path) -> None:
+    """ana dies when only bo, who is not an addressee, has its message."""
     made = make(tmp_path / "keys")
 
     async def test() -> None:
@@ -338,7 +339,7 @@ def test_it_survives_its_sender_by_repair_from_one_that_cannot_read_it(tmp_path:
     run(test())
 
 
-def test_what_was_for_others_is_not_given_after_a_restart(tmp_path: Path) -> None:
+def test_messages_sent_to_others_are_not_delivered_after_a_restart(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, *NAMES, reads=False, retain="10MB") as group:
             ana, bo = (group.groups[name] for name in NAMES[:2])
@@ -355,7 +356,7 @@ def test_what_was_for_others_is_not_given_after_a_restart(tmp_path: Path) -> Non
             assert [each.redelivered for each in given] == [True, False, False, False, False]
             at_bo = [(await anext(bo)).body for _ in range(10)]
             assert at_bo == [each for number in range(5) for each in (f"secret {number}", number)]
-            # Nor is a newcomer that asks for the history.
+            # A newcomer that asks for the history does not get it either.
             eve = await group.start("eve", reads=False, history="all", snapshot=None, restore=None)
             assert [(await anext(eve)).body for _ in range(5)] == list(range(5))
             await ear.stop()
@@ -371,7 +372,7 @@ def test_what_was_for_others_is_not_given_after_a_restart(tmp_path: Path) -> Non
         (["bo", "eve"], "to: eve is not known to be in the group; nothing was broadcast"),
     ],
 )
-def test_whom_it_is_for_must_be_said(to: Any, reason: str) -> None:
+def test_send_requires_addressees(to: Any, reason: str) -> None:
     async def test() -> None:
         async with together("ana", "bo") as (ana, _):
             with pytest.raises(InputError, match=reason):
@@ -381,7 +382,7 @@ def test_whom_it_is_for_must_be_said(to: Any, reason: str) -> None:
     run(test())
 
 
-def test_without_the_key_of_somebody_nothing_is_sent(tmp_path: Path) -> None:
+def test_nothing_is_sent_if_an_addressee_s_key_is_unknown(tmp_path: Path) -> None:
     made = make(tmp_path / "keys")
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""What a member tells the console: what it holds and why, how far it is, and its last messages."""
+"""State reported to the console: held messages and why, progress, and recent messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from antecede.live.operations.state import MemberReport, messages, state
 
 
 def held_at(report: MemberReport) -> list[tuple[str, str, list[str]]]:
-    """What waits for what, and who may have that."""
+    """Held messages, their missing causes, and the members that may have those."""
     return [(each.id, str(cause.cause), cause.holders) for cause in report.missing for each in cause.held]
 
 
 async def hold_at_cy(ana: Group, bo: Group, cy: Group, cut: OneWay) -> None:
-    """ana's message goes to bo alone, whose answer cy must hold; bo does not hear that cy asks for it."""
+    """ana's message reaches only bo, whose answer cy must hold; bo does not receive cy's repair requests."""
     cut.stall()
     first = await ana.broadcast("cause")
     async for message in bo:
@@ -40,7 +40,9 @@ async def hold_at_cy(ana: Group, bo: Group, cy: Group, cut: OneWay) -> None:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_a_held_message_is_told_with_its_cause_and_who_has_it(tmp_path: Path, changes: bool) -> None:
+def test_a_held_message_is_reported_with_its_cause_and_the_cause_s_holders(
+    tmp_path: Path, changes: bool
+) -> None:
     async def test() -> None:
         async with OneWay.three(tmp_path, changes) as (ana, bo, cy, cut):
             assert isinstance(cy, DynamicGroup) == changes
@@ -59,7 +61,7 @@ def test_a_held_message_is_told_with_its_cause_and_who_has_it(tmp_path: Path, ch
             progress = {each.origin: each for each in report.progress}
             assert progress["ana"].received == progress["ana"].delivered == int(cause[4:]) - 1
             assert progress["bo"].received == int(message[3:]) > progress["bo"].delivered
-            assert messages(bo).messages == []  # nobody has looked at it before
+            assert messages(bo).messages == []  # this is the first query
             cut.mend()
             await until(lambda: ear.bodies() == ["cause", "effect"])
             assert state(cy).missing == []
@@ -68,7 +70,7 @@ def test_a_held_message_is_told_with_its_cause_and_who_has_it(tmp_path: Path, ch
     run(test())
 
 
-def test_counts_and_messages_are_what_the_application_has(tmp_path: Path) -> None:
+def test_reported_counts_and_messages_match_the_application(tmp_path: Path) -> None:
     async def test() -> None:
         async with together("ana", "bo", store=None) as (ana, bo):
             assert state(bo).messages == state(ana).messages == []
@@ -95,7 +97,7 @@ def test_counts_and_messages_are_what_the_application_has(tmp_path: Path) -> Non
     run(test())
 
 
-def test_own_messages_are_told_where_they_are_not_delivered() -> None:
+def test_own_messages_are_reported_even_if_not_delivered_to_their_author() -> None:
     async def test() -> None:
         async with together("ana", "bo", own=False) as (ana, _):
             assert messages(ana).messages == []
@@ -106,7 +108,7 @@ def test_own_messages_are_told_where_they_are_not_delivered() -> None:
     run(test())
 
 
-def test_messages_are_bounded_and_forgotten_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_messages_are_bounded_and_dropped_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     recent, causes = RecentMessages(), [antecede.MessageId("bo", 1)] * 100
     for number in range(2 * MAX_MESSAGES):
         assert recent.add(antecede.MessageId("ana", number), ())
@@ -128,7 +130,7 @@ def test_messages_are_bounded_and_forgotten_when_nobody_looks(monkeypatch: pytes
     run(test())
 
 
-def test_changes_of_the_view_are_told_to_those_who_look_later(tmp_path: Path) -> None:
+def test_view_changes_are_reported_to_later_observers(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path, "ana", "bo", "cy") as created:
             await created.start("dana")
@@ -160,7 +162,7 @@ def test_the_owner_of_a_store_may_ask_without_a_token(tmp_path: Path, changes: b
     run(test())
 
 
-def test_others_need_the_token(tmp_path: Path) -> None:
+def test_other_users_need_the_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct-horse-battery-staple\n")
 

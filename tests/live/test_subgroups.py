@@ -16,7 +16,7 @@ MIXED = 0.055
 
 
 def test_three_kinds_of_clocks_with_skew_up_to_the_bound(tmp_path: Path) -> None:
-    """Everybody broadcasts; what is delivered is broadcast again by some: causes cross all gateways."""
+    """Every member broadcasts, some in reply to deliveries, so causes cross all gateways."""
 
     async def test() -> None:
         async with Sites(tmp_path, ahead={"pam": MIXED, "pat": 0.0, "gus": MIXED / 2}).running() as sites:
@@ -42,7 +42,7 @@ def test_three_kinds_of_clocks_with_skew_up_to_the_bound(tmp_path: Path) -> None
 
 
 def test_real_time_waits_as_long_as_the_bounds_say(tmp_path: Path) -> None:
-    """What comes over the clocks is not delivered when it arrives, nor when it is confirmed."""
+    """Messages on real time are delivered neither on arrival nor on confirmation, but after the wait."""
 
     async def test() -> None:
         layout = {"gus": ["pam"], "gil": ["pia"]}
@@ -57,7 +57,7 @@ def test_real_time_waits_as_long_as_the_bounds_say(tmp_path: Path) -> None:
     run(test())
 
 
-def test_skew_beyond_the_bound_is_said_and_held_and_no_order_is_wrong(tmp_path: Path) -> None:
+def test_skew_beyond_the_bound_is_reported_and_holds_messages_in_causal_order(tmp_path: Path) -> None:
     """One clock goes wrong by ten times what is promised while everybody broadcasts."""
 
     async def test() -> None:
@@ -89,7 +89,7 @@ def test_skew_beyond_the_bound_is_said_and_held_and_no_order_is_wrong(tmp_path: 
     Sites(tmp_path).audit(35 + 280 + 7)
 
 
-def test_a_member_of_real_time_that_is_away_holds_its_subgroup_and_nobody_else(tmp_path: Path) -> None:
+def test_an_absent_real_time_member_delays_only_its_subgroup(tmp_path: Path) -> None:
     async def test() -> None:
         async with Sites(tmp_path, store=None).running() as sites:
             await asyncio.gather(*(sites.broadcast(name, 2) for name in sites.names))
@@ -111,7 +111,7 @@ def test_a_member_of_real_time_that_is_away_holds_its_subgroup_and_nobody_else(t
     Sites(tmp_path).audit(16)
 
 
-def test_a_member_whose_clock_is_wrong_at_the_start_does_not_run(tmp_path: Path) -> None:
+def test_a_member_whose_clock_is_wrong_at_startup_is_stopped(tmp_path: Path) -> None:
     async def test() -> None:
         async with Sites(tmp_path, ahead={"pam": -0.4}).running() as sites:
             with pytest.raises(InputError, match=r"pam cannot run in its subgroup on real time: .* ahead of"):
@@ -127,7 +127,7 @@ def test_a_member_whose_clock_is_wrong_at_the_start_does_not_run(tmp_path: Path)
     run(test())
 
 
-def test_two_members_whose_clocks_differ_both_do_not_run(tmp_path: Path) -> None:
+def test_two_members_with_differing_clocks_are_both_stopped(tmp_path: Path) -> None:
     async def test() -> None:
         async with Sites(tmp_path, {"gus": ["pam"]}, ahead={"pam": 0.4}).running() as sites:
             for name, way in (("gus", "ahead of"), ("pam", "behind")):
@@ -137,7 +137,7 @@ def test_two_members_whose_clocks_differ_both_do_not_run(tmp_path: Path) -> None
     run(test())
 
 
-def test_broadcast_waits_for_the_clocks_of_others_and_says_so(tmp_path: Path) -> None:
+def test_broadcast_waits_for_clock_comparisons_and_reports_it(tmp_path: Path) -> None:
     async def test() -> None:
         sites = Sites(tmp_path, {"gus": ["pam"], "gil": []})
         sites.names = ["gus", "gil"]
@@ -156,7 +156,7 @@ def test_broadcast_waits_for_the_clocks_of_others_and_says_so(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])
-def test_with_signatures(tmp_path: Path, protocol: str) -> None:
+def test_subgroups_work_with_signatures(tmp_path: Path, protocol: str) -> None:
     (tmp_path / "secret").write_text("a secret that all of them share")
     (tmp_path / "secret").chmod(0o600)
 

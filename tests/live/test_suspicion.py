@@ -1,4 +1,4 @@
-"""When members are suspected: time-outs that follow heartbeats, which follow the size of the group."""
+"""Suspicion: time-outs derived from heartbeat intervals, which scale with group size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_interval_that_is_set_does_not_depend_on_the_size_of_the_group() -> N
 
 
 @pytest.mark.parametrize("members", [3, 50, 200])
-def test_who_is_silent_is_suspected_within_40_seconds_however_large_the_group_is(members: int) -> None:
+def test_a_silent_member_is_suspected_within_42_seconds_in_any_group_size(members: int) -> None:
     found, clock = suspicions(members)
     suspected: set[int] = set()
     while not suspected:
@@ -50,7 +50,7 @@ def test_who_is_silent_is_suspected_within_40_seconds_however_large_the_group_is
     assert clock.seconds < 42
 
 
-def test_who_gives_signs_of_life_is_not_suspected_while_the_group_grows() -> None:
+def test_an_active_member_is_not_suspected_while_the_group_grows() -> None:
     found, clock = suspicions(3)
     due = dict.fromkeys(range(1, 200), 0.0)
     for step in range(1, 1500):

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: what is broadcast inside a span carries it, and a delivery is linked to it."""
+"""OpenTelemetry spans: a broadcast carries its span context, and deliveries link to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPORTER = InMemorySpanExporter()
 
 @pytest.fixture(autouse=True, scope="module")
 def provider() -> None:
-    """A process has one, for good."""
+    """A process has one tracer provider, for good."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(EXPORTER))
     trace.set_tracer_provider(provider)
@@ -81,7 +81,7 @@ def linked(span: ReadableSpan) -> list[tuple[int, int]]:
     return [(each.context.trace_id, each.context.span_id) for each in span.links]
 
 
-def test_a_delivery_is_linked_to_the_broadcast_and_what_its_handler_broadcasts_is_its_child() -> None:
+def test_a_delivery_span_links_to_its_broadcast_and_parents_the_handler_s_broadcasts() -> None:
     async def test() -> None:
         async with together("ana", "bo", otel=True) as (ana, bo):
             with trace.get_tracer("test").start_as_current_span("order"):
@@ -149,7 +149,7 @@ def test_the_span_is_current_in_the_loop_until_the_next_message_is_asked_for() -
     run(test())
 
 
-def test_what_becomes_of_a_message_is_in_its_span(tmp_path: Path) -> None:
+def test_the_delivery_span_records_the_outcome_of_a_message(tmp_path: Path) -> None:
     async def test() -> None:
         async with together("ana", "bo", otel=True) as (ana, bo):
             for word in ("again", "never", "left"):
@@ -159,7 +159,7 @@ def test_what_becomes_of_a_message_is_in_its_span(tmp_path: Path) -> None:
             await bo.park(await anext(bo), "cannot be read")
             async for _ in bo:
                 break
-            # A new iteration is given it again; and another task cannot end what is current here.
+            # A new iteration gets it again, and another task cannot end the current span here.
             again = await asyncio.create_task(_take(bo))
             assert (again.body, again.deliveries) == ("left", 2)
 
@@ -200,7 +200,7 @@ def test_a_broadcast_that_fails_is_an_error_and_names_no_message() -> None:
     assert "messaging.message.id" not in (span.attributes or {})
 
 
-def test_requests_replies_phones_and_members_that_come_and_go(tmp_path: Path) -> None:
+def test_requests_replies_phones_and_membership_changes_are_traced(tmp_path: Path) -> None:
     async def test() -> None:
         async with phone_room(tmp_path, reads=False, otel=True) as group:
             readers = []
@@ -232,7 +232,7 @@ def test_requests_replies_phones_and_members_that_come_and_go(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("value", ["", "00-0-0-00", "\x00", "00-" + "g" * 32 + "-" + "1" * 16 + "-01", b"00"])
-def test_what_is_no_trace_context_links_nothing(value: Any) -> None:
+def test_an_invalid_trace_context_creates_no_link(value: Any) -> None:
     async def test() -> None:
         async with (
             antecede.join("room", me="bo", listen=":0", peers=["ana"], otel=True) as bo,

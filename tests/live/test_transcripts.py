@@ -1,6 +1,6 @@
 """Transcripts of cores: commands, and what each core's `Ready` asks for, as text that a person can read.
 
-A file in `transcripts/` is a story in the manner of etcd/raft's `testdata`. A line that starts with `>` is a
+A file in `transcripts/` is a story in the style of etcd/raft's `testdata`. A line that starts with `>` is a
 command; the lines below it are what the cores did. After a change that is intended, regenerate the files and
 read the difference:
 
@@ -278,7 +278,7 @@ def play(text: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_core_does_what_its_transcript_says(path: Path, tmp_path: Path, rewrite: bool) -> None:
+def test_a_core_reproduces_its_transcript(path: Path, tmp_path: Path, rewrite: bool) -> None:
     played = play(path.read_text(), tmp_path)
     if rewrite:
         path.write_text(played)

@@ -9,7 +9,7 @@ import pytest
 from antecede.live.trial.cluster import TrialPlan, configure
 
 
-def test_members_of_a_trial_write_where_they_are_told_to(
+def test_members_of_a_trial_in_a_relative_folder_write_inside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their configurations are in a folder of the trial, to which relative paths in them are relative."""

@@ -1,4 +1,4 @@
-"""Who speaks which version of the wire format, and whom members of a group that changes refuse for it."""
+"""Wire format versions: negotiation, and whom members of a changing group refuse."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_two_members_use_the_greatest_version_that_both_speak(mine: int, theirs:
     assert partner.version == used
 
 
-def test_members_that_share_no_version_refuse_each_other_and_say_who_is_to_be_upgraded() -> None:
+def test_members_without_a_common_version_refuse_each_other_naming_whom_to_upgrade() -> None:
     ana, bo = Speaker(ANA, 2), Speaker(BO, 2)
     for versions, who in (([7, 8], "ana"), ([0], "bo")):
         greeting = msgspec.structs.replace(bo.greeting(ana), versions=versions)
@@ -74,7 +74,7 @@ def test_members_that_share_no_version_refuse_each_other_and_say_who_is_to_be_up
             ana.greeter.find_link(greeting, 0, None)
 
 
-def test_a_newcomer_must_speak_what_the_group_requires() -> None:
+def test_a_newcomer_must_speak_the_version_the_group_requires() -> None:
     ana, bo = Speaker(ANA, 2), Speaker(BO, 2)
     bo.greet(ana)
     with pytest.raises(RemoteError, match=r"^the group uses version 2 .*, and dana speaks 1: upgrade dana$"):
@@ -82,13 +82,13 @@ def test_a_newcomer_must_speak_what_the_group_requires() -> None:
     Speaker(DANA, 2).greet(ana)
 
 
-def test_a_newcomer_may_speak_less_while_a_member_does() -> None:
+def test_a_newcomer_may_speak_an_older_version_while_a_member_does() -> None:
     ana, bo = Speaker(ANA, 2), Speaker(BO, 1)
     bo.greet(ana)
     Speaker(DANA, 1).greet(ana)
 
 
-def test_who_has_been_sent_a_later_version_must_go_on_to_speak_it() -> None:
+def test_a_member_that_has_spoken_a_later_version_cannot_downgrade() -> None:
     ana, bo = Speaker(ANA, 2), Speaker(BO, 2)
     link = bo.greet(ana)
     older = msgspec.structs.replace(bo.greeting(ana), versions=[1])
@@ -99,8 +99,8 @@ def test_who_has_been_sent_a_later_version_must_go_on_to_speak_it() -> None:
     assert ana.core.version_with(link) == 2
 
 
-def test_a_greeting_of_the_life_before_an_upgrade_is_late_and_not_refused() -> None:
-    """It was on its way for longer than the first greeting of the life that came after it."""
+def test_a_late_greeting_from_before_an_upgrade_is_not_refused() -> None:
+    """It was in flight longer than the first greeting of the following life."""
     ana, bo, upgraded = Speaker(ANA, 2), Speaker(BO, 1), Speaker(BO, 2, life=2)
     late = bo.greeting(ana)
     upgraded.core.lineage = [*bo.core.lineage, *upgraded.core.lineage]

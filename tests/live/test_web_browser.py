@@ -90,7 +90,7 @@ async def super_peer(keys_of_sue: Path) -> AsyncIterator[Group]:
 
 
 async def greeting_of_the_phone(folder: Path) -> list[int]:
-    """What a real phone says first, token included, to what shows the certificate of its super peer."""
+    """A phone's greeting, token included, to the server that presents its super peer's certificate."""
     heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(connection: ServerConnection) -> None:
@@ -130,7 +130,7 @@ def test_a_page_greets_a_super_peer_by_wss_with_its_token(
                 answer = await connect_and_greet(browser, sue, page, greeting)
                 assert isinstance(answer, list), answer
                 assert isinstance(decode(bytes(answer)), Greeting)
-                # And with a greeting that proves nothing it learns why, and nothing else.
+                # With an unauthenticated greeting it learns the reason for the refusal and nothing else.
                 forged = bytes(greeting).replace(b"eyJ", b"eyK")
                 answer = await connect_and_greet(browser, sue, page, list(forged))
                 assert isinstance(decode(bytes(answer)), Refusal)
@@ -151,10 +151,8 @@ def test_a_page_of_another_host_is_refused_by_a_browser_too(
     run(test())
 
 
-def test_a_browser_does_not_accept_the_certificates_of_before(
-    browser: Chrome, folder: Path, tmp_path: Path
-) -> None:
-    """Ed25519, by the same authority and for the same hosts: this is why they are P-256."""
+def test_a_browser_rejects_ed25519_certificates(browser: Chrome, folder: Path, tmp_path: Path) -> None:
+    """Ed25519 certificates of the same authority and hosts are rejected, which is why P-256 is used."""
     old = tmp_path / "sue"
     old.mkdir()
     for file in (folder / "sue").iterdir():

@@ -1,4 +1,4 @@
-"""The wire format is what docs/wire.md says: its vectors, and a page that knows every frame and packet."""
+"""The wire format matches docs/wire.md, its vectors, and its list of frames and packets."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ CLASSES = {name: each for name, each in PROTOCOLS.items() if name not in NOT_LIV
 """What runs in groups with a fixed list; with super peers behind others, `freescale` is another class."""
 
 
-def test_the_vectors_are_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If not, and it is meant to be so: a new version, and python docs/vectors.py."""
+def test_vectors_match_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a difference is intended: make a new version and run python docs/vectors.py."""
     monkeypatch.syspath_prepend(str(DOCS))
     assert importlib.import_module("vectors").text() == (DOCS / "wire-vectors.json").read_text("utf-8")
 
@@ -75,7 +75,7 @@ def test_the_token_of_the_vectors_is_valid() -> None:
     assert found.number == vector["id"]
 
 
-def test_the_page_names_every_element_in_order() -> None:
+def test_the_wire_format_page_lists_every_element_in_order() -> None:
     page = (DOCS / "wire.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (\w+) \|(?: [\w, -]+ \|)? (.*?) \|", page, re.MULTILINE)
     listed = {(int(tag), name.lower()): re.findall(r"`(\w+)`", rest) for tag, name, rest in rows}

@@ -2,7 +2,8 @@
 
     python trust_authority.py HOME CA_DER
 
-What `certutil -A -t C,,` does, by the library that Chromium itself needs: the tool is another package.
+Equivalent to `certutil -A -t C,,`, with the library that Chromium itself needs: the tool is a separate
+package.
 """
 
 from __future__ import annotations

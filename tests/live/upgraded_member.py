@@ -1,7 +1,7 @@
 """One member in a process of its own, of whatever release is in PYTHONPATH, under load.
 
 Settings are on the command line, commands on its input, answers on its output, as JSON. Its application
-checks for itself what is delivered: each message says what was delivered to its sender before.
+checks its own deliveries: each message lists what its sender had delivered before.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class NamesNothing(ChangingMultigroup):
 
 
 class DropsWhatItNames(ChangingMultigroup):
-    """A message stands for what precedes it in its group, as in a fixed group, though it may be lost."""
+    """A message implies its causes in its group, as in a fixed group, though it may be lost."""
 
     def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
         for stream in self.past.of(self.in_group):
@@ -45,7 +45,7 @@ class DropsWhatItNames(ChangingMultigroup):
 
 
 class NamedByFormerMembers(ChangingMultigroup):
-    """What a process has named in a group it does not name again there, though it was removed since."""
+    """A process does not repeat a cause it has named in a group, though it was removed since."""
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
         former = {each.seat for each in self.elsewhere if each.in_group == self.in_group}
@@ -64,7 +64,7 @@ class NoAdmissions(ChangingMultigroup):
 
 
 class WaitsForTheLost(ChangingMultigroup):
-    """What lies beyond the end of a removed stream is waited for."""
+    """Messages beyond the end of a removed stream are awaited."""
 
     def _was_given(self, stream: Stream, cause: Cause) -> bool:
         last = self.tombstones.get(stream, self.order.delivered.get(stream, cause.seq))
@@ -72,7 +72,7 @@ class WaitsForTheLost(ChangingMultigroup):
 
 
 class AsksWithNothing(ChangingMultigroup):
-    """A process that joins does not say what it knows of in that group, and starts without it."""
+    """A joining process does not report the messages it depends on in that group, and starts without them."""
 
     def _may_admit(self, past: dict[Stream, Cause]) -> bool:
         return super()._may_admit({})
@@ -82,14 +82,14 @@ class AsksWithNothing(ChangingMultigroup):
 
 
 class DeliversWhileItJoins(ChangingMultigroup):
-    """While it joins, a process is given what follows messages that the snapshot may lack."""
+    """While joining, a process delivers messages whose causes the snapshot may lack."""
 
     def _will_start_with(self, stream: Stream, cause: Cause) -> bool:
         return True
 
 
 class StartsAtOnce(ChangingMultigroup):
-    """A process starts with a snapshot though it lacks causes of it in its other groups."""
+    """A process starts with a snapshot although it lacks causes of it in its other groups."""
 
     def _start(self, now: int) -> None:
         elsewhere, self.elsewhere = self.elsewhere, []
@@ -111,7 +111,7 @@ class SnapshotWithoutPast(ChangingMultigroup):
 
 
 class AdmitsWhileSomethingWaits(ChangingMultigroup):
-    """A sponsor's counts have messages that its application has not been given."""
+    """A sponsor's counts include messages not yet delivered to its application."""
 
     def _may_admit(self, past: dict[Stream, Cause]) -> bool:
         return all(self._was_given(stream, cause) for stream, cause in past.items())
@@ -139,7 +139,7 @@ class JoinsSeveralGroups(ChangingMultigroup):
 
 
 class FollowsWhatWaits(ChangingMultigroup):
-    """A message is ordered after what waited in its group where it was broadcast."""
+    """A message is ordered after the messages held in its group where it was broadcast."""
 
     def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
         held, self.held = self.held, {}
@@ -153,7 +153,8 @@ class FollowsWhatWaits(ChangingMultigroup):
 
 
 class ForgetsWhatWaitedHere(ChangingMultigroup):
-    """A message that follows one's own is not ordered after what waited when that was broadcast."""
+    """A message that follows an own message is not ordered after the messages held when that was
+    broadcast."""
 
     def _broadcast(self, content: Content, now: int) -> MessageId:
         message = super()._broadcast(content, now)
@@ -169,7 +170,7 @@ class ForgetsWhatWaits(ChangingMultigroup):
 
 
 class GivenWhenDelivered(ChangingMultigroup):
-    """A message is not named any more when every member has delivered it, though it may wait."""
+    """A message is no longer named once every member has delivered it, though it may still be held."""
 
     def _given_to_all(self, stream: Stream) -> int:
         others = self.progress.of(self._required())
@@ -177,14 +178,14 @@ class GivenWhenDelivered(ChangingMultigroup):
 
 
 class KeepsRemovalsToItsGroup(ChangingMultigroup):
-    """Other groups do not hear who was removed."""
+    """Other groups are not informed of removals."""
 
     def _hear_of_removed(self, removed: RemovedMembers, named_in: set[Seat]) -> None:
         pass
 
 
 class SponsorsAreNotTold(ChangingMultigroup):
-    """A process that joins does not say who was removed from that group."""
+    """A joining process does not report who was removed from that group."""
 
     def _ask(self) -> None:
         super()._ask()
@@ -211,7 +212,7 @@ class SnapshotWithoutRemovals(ChangingMultigroup):
 
 
 class GoneWithoutRemovals(ChangingMultigroup):
-    """Streams are reported to be gone, and not who was removed and may not know that."""
+    """Streams are reported as gone, but not the removed members that may not know it."""
 
     def _report(self, forgotten: Collection[Stream] = ()) -> ProgressReport:
         return msgspec.structs.replace(super()._report(forgotten), removed={})
@@ -225,7 +226,7 @@ class IgnoresItsSponsorsRemoval(ChangingMultigroup):
 
 
 class NamesOnceInACopy(ChangingMultigroup):
-    """What a copy of a lost message has named is not named again, though others drop the copy."""
+    """Causes named by a copy of a lost message are not named again, though others drop the copy."""
 
     def _on_application(self, content: ApplicationData, message: MessageId, causes: Counts) -> None:
         super()._on_application(content, message, causes)
@@ -233,21 +234,21 @@ class NamesOnceInACopy(ChangingMultigroup):
 
 
 class TakesACopyForNamed(ChangingMultigroup):
-    """What a copy of a lost message names others need not name."""
+    """Causes named by a copy of a lost message are omitted by others."""
 
     def _all_know(self, is_copy: bool) -> set[Seat]:
         return super()._all_know(False)
 
 
 class StartsWithoutWhatWaits(ChangingMultigroup):
-    """A new member does not know what waits at others until they report it."""
+    """A new member does not know which messages others hold until they report it."""
 
     def _known(self) -> dict[Stream, ProgressReport]:
         return ChangingMember._known(self)
 
 
 class ReportsAheadOfWhatWaits(ChangingMultigroup):
-    """A report on removed streams is not ordered after what waited when it was sent."""
+    """A report on removed streams is not ordered after the messages held when it was sent."""
 
     def _broadcast_directly(self, content: Content, now: int) -> None:
         held, self.held = self.held, {}
@@ -258,21 +259,21 @@ class ReportsAheadOfWhatWaits(ChangingMultigroup):
 
 
 class WaitsForItsAdmission(ChangingMultigroup):
-    """While it joins, a process is not given what the snapshot may lack, however long that takes."""
+    """While joining, a process holds messages that the snapshot may lack, however long that takes."""
 
     def _go_on_elsewhere(self) -> None:
         pass
 
 
 class TakesAnySnapshot(ChangingMultigroup):
-    """A process starts with a snapshot that lacks what it was given since it asked."""
+    """A process starts with a snapshot that lacks messages it has delivered since it asked."""
 
     def _has_what_is_known(self, welcome: Welcome) -> bool:
         return True
 
 
 class RefusesQuietly(ChangingMultigroup):
-    """Only the sponsor hears that its snapshot was refused."""
+    """Only the sponsor is informed that its snapshot was refused."""
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         if self.has_refused and self.phase == Phase.JOINING:
@@ -285,7 +286,7 @@ class RefusesQuietly(ChangingMultigroup):
 
 
 class CopiesCountAsGiven(ChangingMultigroup):
-    """What a process brings back counts as given to its own application at once."""
+    """Messages a process brings back count as delivered to its own application at once."""
 
     def _hold_own_copy(self, message: MessageId, entry: BacklogEntry) -> None:
         payload = decode_payload(entry.payload).payload

@@ -38,28 +38,28 @@ class OldSlotNotRetired(ChangingFreescale):
 
 
 class ReleasesAtOnce(ChangingFreescale):
-    """The old super peer does not wait until it has what the new one had."""
+    """The old super peer does not wait for the messages the new one had."""
 
     def _has_delivered(self, counts: Counts, done: object = None) -> bool:
         return done is None or super()._has_delivered(counts, ())
 
 
 class TakesAtOnce(ChangingFreescale):
-    """The new super peer does not wait until it has what the old one had."""
+    """The new super peer does not wait for the messages the old one had."""
 
     def _has_delivered(self, counts: Counts, done: object = None) -> bool:
         return done is not None or super()._has_delivered(counts)
 
 
 class SendsAllThatWasKept(ChangingFreescale):
-    """The new super peer sends a phone also what it has from the old one."""
+    """The new super peer resends messages that the phone has from the old one."""
 
     def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
         super()._let_in(address, coming, {})
 
 
 class KeepsNothing(ChangingFreescale):
-    """The new super peer sends a phone only what it delivers after its arrival."""
+    """The new super peer sends a phone only messages that it delivers after the phone's arrival."""
 
     def _let_in(self, address: int, coming: ComingPhone, has: Counts) -> None:
         super()._let_in(address, coming, dict(self.order.delivered))
@@ -113,7 +113,8 @@ class LateByOne(ChangingHcg):
 
 
 class BringsBackAnywhere(ChangingFreescale):
-    """What returns is brought back also by one that was removed, and lacks what was stable without it."""
+    """A removed super peer also accepts brought-back messages, although it lacks messages that became stable
+    without it."""
 
     def _has_what_was_stable(self) -> bool:
         return True
@@ -127,7 +128,7 @@ class TellsNothingOfSenders(ChangingFreescale):
 
 
 class TellsPhonesNothingOfRemovals(ChangingFreescale):
-    """Phones do not hear from when on things are stable without a removed member."""
+    """Phones are not told from which point on stability excludes a removed member."""
 
     def _end(self, stream: Stream, last: int) -> None:
         ChangingMember._end(self, stream, last)
@@ -171,7 +172,7 @@ class TakesTheForgottenForSettled(ChangingHcg):
 
 
 class ForgetsTheExpelled(ChangingFreescale):
-    """Whoever leaves does not say what it had accepted of phones that it had expelled."""
+    """A leaver does not report which messages of expelled phones it had accepted."""
 
     def _departure(self, others: set[Stream]) -> Departure:
         return Departure(in_order(others))
@@ -205,7 +206,7 @@ class TellsNobodyOfTheExpelled(ChangingFreescale):
 
 
 class ForgetsWhatIsNotSettled(ChangingFreescale):
-    """A phone that has returned forgets at once what it has brought."""
+    """A returned phone forgets the messages it brought back at once."""
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
         effects = super().receive(link, packet, now)
@@ -215,7 +216,7 @@ class ForgetsWhatIsNotSettled(ChangingFreescale):
 
 
 class SaysTooEarlyWhatIsStable(ChangingFreescale):
-    """A phone is told what is stable before what it has brought is settled."""
+    """A phone is told what is stable before its brought-back messages are settled."""
 
     def _stable_up_to(self, number: int) -> tuple[Send, ...]:
         delayed, self.site.delayed = self.site.delayed, {}
@@ -254,4 +255,4 @@ BROKEN_SITES: dict[type[ChangingFreescale], int] = {
     NumbersStartAgain: 250,
     NobodyBringsBack: 0,
 }
-"""Where to begin with seeds: one of the next hundred finds it."""
+"""The first seed to try: one of the next hundred finds it."""

@@ -32,7 +32,7 @@ BEGIN, END = (f"<!-- {word}: tests/membership/find_broken.py -->" for word in ("
 SEED = 1
 MOST_STATES = 40_000
 MOST_RUNS = 600
-"""Of schedules as `verify` draws them, and of those with more changes."""
+"""The number of schedules as `verify` draws them, and of those with more changes."""
 MORE_CHANGES = {
     "remove": 0.4,
     "join": 0.5,
@@ -61,11 +61,11 @@ BOUNDS: dict[str, list[ChangeBounds]] = {
     "ReturnsWithNothing": [ChangeBounds(3, removals=1, **_ONE)],
     "WelcomeWithoutRemovals": [ChangeBounds(3, joins=1, removals=1, total=0)],
 }
-"""Within which a variant is looked for, if not by random schedules alone."""
+"""Bounds of the exhaustive search for a variant, unless only random schedules are tried."""
 
 
 class Found(msgspec.Struct, omit_defaults=True):
-    """How a broken member was found, or how much was tried."""
+    """How a broken member was found, or how many schedules were tried."""
 
     name: str
     states: int = 0
@@ -86,7 +86,7 @@ class Found(msgspec.Struct, omit_defaults=True):
 
 
 def kinds(variant: Variant) -> tuple[type[ChangingMember], type[ChangingWorld]]:
-    """What is run, and in which world."""
+    """The protocol to run and its world."""
     if issubclass(variant, ChangingWorld):
         return ChangingVcube, variant  # members that forward messages of others need it most
     return variant, ChangingWorld

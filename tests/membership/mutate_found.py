@@ -67,7 +67,7 @@ class Mutation:
         self._put_in = self.random.choice([0.02, 0.05, 0.2])
 
     def run(self) -> list[str]:
-        """What is wrong with it."""
+        """The violations of a schedule."""
         try:
             if self.random.random() < 0.5:
                 self.schedule.world.apply(("forward", 0, -1))
@@ -90,11 +90,12 @@ class Mutation:
         if not world.has_addresses(event):
             return False
         if kind == "remove" and not world.members[address].is_member:
-            return other in world.crashed  # whoever has left is told the truth
+            return other in world.crashed  # a member that has left gets truthful reports
         return not (isinstance(world, SiteWorld) and world.is_phone(address) and kind in _OF_MEMBERS)
 
     def _all_events(self) -> Iterator[ScheduleEvent]:
-        """Those of one schedule, or its first ones then those of another one, perhaps at other members."""
+        """The events of one schedule, or a prefix of it followed by another one's, perhaps at other
+        members."""
         how = self.random.choice(["whole", "whole", "spliced", "repeated"])
         first = self.events
         if how == "whole":

@@ -25,7 +25,7 @@ def protocol(name: str) -> type[ChangingMember]:
     return next(each for each in kind.__mro__ if each.__module__ == "antecede.membership.catalog")
 
 
-def test_every_broken_member_was_looked_for() -> None:
+def test_every_broken_member_has_a_search_result() -> None:
     assert list(ENTRIES) == list(find_broken.VARIANTS)
     assert all(found.schedule or found.runs for found in ENTRIES.values())
 
@@ -39,14 +39,14 @@ def test_a_broken_member_fails_where_the_protocol_holds(name: str) -> None:
     assert find_broken.judge(protocol(name), ChangingWorld, *schedule) == ""
 
 
-def test_the_page_has_what_was_found() -> None:
+def test_the_membership_page_matches_the_search_results() -> None:
     page = find_broken.PAGE.read_text(encoding="utf-8")
     assert f"{find_broken.BEGIN}\n{find_broken.table(ENTRIES)}\n{find_broken.END}" in page
     for name, svg in find_broken.drawings(ENTRIES):
         assert (find_broken.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == svg
 
 
-def test_the_runs_on_the_pages_of_protocols_are_what_members_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_on_protocol_pages_match_the_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change: python docs/protocols/changing_runs.py, and look at the difference."""
     monkeypatch.syspath_prepend(str(PAGES))
     runs = importlib.import_module("changing_runs")

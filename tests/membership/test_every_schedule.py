@@ -26,7 +26,7 @@ def test_mbcp_holds_in_every_schedule_with_a_change(bounds: ChangeBounds, states
 
 @pytest.mark.parametrize("bounds", [JOIN, LEAVE, REMOVAL], ids=["join", "leave", "removal"])
 @pytest.mark.parametrize("name", [name for name in CHANGING if name != "mbcp"])
-def test_the_others_hold_in_the_first_schedules(name: str, bounds: ChangeBounds) -> None:
+def test_other_protocols_pass_the_first_schedules(name: str, bounds: ChangeBounds) -> None:
     assert explored(name, bounds, _SOME_STATES).found is None
 
 

@@ -328,7 +328,7 @@ members were right: nobody can wait for a message that nobody may ever bring bac
         ("CountsOnWhoRefused", 5, 7, COUNTS_ON_AN_ATTEMPT_THAT_REFUSED),
     ],
 )
-def test_what_went_wrong_once_does_not_again_but_without_its_rule(
+def test_formerly_failing_schedules_pass_and_fail_without_the_rule(
     name: str, founders: int, size: int, schedule: list[ScheduleEvent]
 ) -> None:
     assert violations(ChangingMultigroup, founders, size, schedule) == []
@@ -336,7 +336,7 @@ def test_what_went_wrong_once_does_not_again_but_without_its_rule(
 
 
 @pytest.mark.parametrize(("founders", "size", "schedule"), [(9, 9, LOST_AGAIN)])
-def test_a_copy_that_is_lost_is_not_waited_for_and_another_is(
+def test_a_lost_copy_is_not_awaited_but_a_surviving_one_is(
     founders: int, size: int, schedule: list[ScheduleEvent]
 ) -> None:
     assert violations(ChangingMultigroup, founders, size, schedule) == []

@@ -51,7 +51,7 @@ EVERYONE_LEAVES: list[ScheduleEvent] = [
 """All founders leave. p4, admitted last by p0, asks p1 for a link, which has left and does not know p4."""
 
 REMOVED_WITHOUT_KNOWING: list[ScheduleEvent] = [("remove", 2, 1), ("broadcast", 2, -1), ("crash", 0, 2)]
-"""p1 is removed, and does not hear of it since p0 crashes that was to forward it."""
+"""p1 is removed but not informed, because p0, which was to forward the notice, crashes."""
 
 REPORTS_AFTER_IT_IS_FORGOTTEN: list[ScheduleEvent] = [
     ("join", 3, 1),
@@ -83,7 +83,7 @@ LEAVES_WITHOUT_BEING_ADMITTED: list[ScheduleEvent] = [
     ("transmit", 4, 7),
     ("leave", 7, -1),
 ]
-"""p7, whose admission is lost with that of its sponsor, says farewell to p0, which then refuses it."""
+"""p7, whose admission is lost with its sponsor's, sends its farewell to p0, which then refuses it."""
 
 ASKS_FOR_A_LINK_AND_IS_NEVER_ADMITTED: list[ScheduleEvent] = [
     ("join", 7, 3),
@@ -703,7 +703,7 @@ do not know, for a part of one."""
         ("pc", 3, 7, KNOWN_TO_HALF_OF_THEM),
     ],
 )
-def test_what_went_wrong_once_does_not_again(
+def test_formerly_failing_schedules_pass(
     protocol: str, founders: int, size: int, schedule: list[ScheduleEvent]
 ) -> None:
     kind = CHANGING[protocol]

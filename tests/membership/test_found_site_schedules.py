@@ -393,7 +393,7 @@ names its admission: names of forgotten streams were taken for settled, and the 
         (ChangingHcg, 3, 5, DONE_FOR_A_NEW_MEMBER),
     ],
 )
-def test_what_went_wrong_once_does_not_again(
+def test_formerly_failing_schedules_pass(
     kind: type[ChangingMember], founders: int, size: int, schedule: list[ScheduleEvent]
 ) -> None:
     world = replay(kind, founders, size, schedule)
@@ -416,7 +416,7 @@ def test_what_went_wrong_once_does_not_again(
         (TakesTheForgottenForSettled, 3, 5, REFUSES_WHOM_A_FORGOTTEN_ONE_ADMITTED),
     ],
 )
-def test_without_its_rule_it_does(
+def test_formerly_failing_schedules_fail_without_the_rule(
     kind: type[ChangingMember], founders: int, size: int, schedule: list[ScheduleEvent]
 ) -> None:
     world = replay(kind, founders, size, schedule)

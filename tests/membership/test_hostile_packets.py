@@ -1,4 +1,4 @@
-"""Whatever another process sends, a member refuses it or goes on: nothing but a `RemoteError` is raised."""
+"""Whatever another process sends, a member refuses it with a `RemoteError` or continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newcomers do not wait for links to everyone: their sponsor passes on what it delivers."""
+"""Newcomers do not wait for links to all members: their sponsor forwards its deliveries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def _pass(world: ChangingWorld, *links: tuple[int, int]) -> None:
             pass
 
 
-def test_a_newcomer_is_delivered_messages_of_members_that_do_not_know_it() -> None:
-    """p0 has admitted p3. What p1 and p2 broadcast before they hear of it comes to p3 by p0, causes first,
-    and is delivered once though they send it as well when they know p3."""
+def test_a_newcomer_delivers_messages_of_members_that_do_not_know_it_yet() -> None:
+    """p0 has admitted p3. Messages that p1 and p2 broadcast before they know of it reach p3 through p0,
+    causes first, and are delivered once although both send them again once they know p3."""
     world = ChangingWorld(ChangingMbcp, 3, 4)
     world.apply(("forward", 0, -1))
     world.apply(("join", 3, 0))
@@ -32,7 +32,7 @@ def test_a_newcomer_is_delivered_messages_of_members_that_do_not_know_it() -> No
     assert {stream: member.order.delivered[stream] for stream in (1, 2)} == {1: 1, 2: 1}
 
 
-def test_what_its_sender_sends_to_a_newcomer_itself_is_not_forwarded() -> None:
+def test_a_sponsor_does_not_forward_messages_sent_to_the_newcomer_directly() -> None:
     world = ChangingWorld(ChangingMbcp, 3, 4)
     world.apply(("forward", 0, -1))
     world.apply(("join", 3, 0))

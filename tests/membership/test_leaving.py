@@ -1,4 +1,4 @@
-"""Members that leave are let go, whatever has become of those that they wait for."""
+"""Leavers can go, whatever has happened to the members they wait for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _let_all_arrive(world: ChangingWorld, *addresses: int) -> None:
                 moved = True
 
 
-def test_a_leaver_is_let_go_though_whom_it_waits_for_has_left_and_is_forgotten() -> None:
+def test_a_leaver_can_go_when_the_member_it_waits_for_has_left_and_is_forgotten() -> None:
     """p3, whom p2 has admitted, leaves without having heard that p2 has left. By the time p2 asks again, the
     others have forgotten both."""
     world = ChangingWorld(ChangingMbcp, 2, 4)
@@ -44,7 +44,7 @@ def test_a_leaver_is_let_go_though_whom_it_waits_for_has_left_and_is_forgotten()
     assert [*phases, world.members[2].phase] == [Phase.LEAVING, Phase.ENDED]
 
 
-def test_a_leaver_is_let_go_though_a_newcomer_it_has_only_heard_of_has_left_and_is_forgotten() -> None:
+def test_a_leaver_can_go_when_a_newcomer_it_never_met_has_left_and_is_forgotten() -> None:
     """p3 is admitted while p2 leaves, and p2 hears of it from p0 alone. Nothing passes between them, and p3
     leaves too. By the time p2 asks again, the others have forgotten both."""
     world = ChangingWorld(ChangingMbcp, 3, 4)

@@ -48,7 +48,7 @@ def test_check_finds_the_smallest_schedule_that_fails(folder: Path) -> None:
     assert (folder / "found" / "mine.LateCounts.svg").read_text().startswith("<svg")
 
 
-def test_a_schedule_is_played_again_on_the_protocol_as_it_is_now(folder: Path) -> None:
+def test_a_saved_schedule_is_replayed_on_the_current_protocol(folder: Path) -> None:
     file = folder / "found" / "mine.LateCounts.json"
     again = antecede("check", "--replay", str(file), cwd=folder)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (1, "p3: delivers p0:1 twice")
@@ -60,7 +60,7 @@ def test_a_schedule_is_played_again_on_the_protocol_as_it_is_now(folder: Path) -
     assert json.loads(done.stdout)["passed"] is True
 
 
-def test_verify_shrinks_what_it_finds_and_check_plays_it(folder: Path) -> None:
+def test_verify_shrinks_a_failing_schedule_and_check_replays_it(folder: Path) -> None:
     done = antecede("verify", "mine:LateCounts", "--membership", "--runs", "5", "--out", "small", cwd=folder)
     assert done.returncode == 1, done.stderr
     again = antecede("check", "--replay", "small/mine.LateCounts.json", cwd=folder)
@@ -82,7 +82,7 @@ def test_verify_shrinks_what_it_finds_and_check_plays_it(folder: Path) -> None:
         ({"more": 1}, "unknown field `more`"),
     ],
 )
-def test_a_schedule_that_nobody_wrote_is_refused(
+def test_a_malformed_schedule_file_is_refused(
     folder: Path, tmp_path: Path, change: dict[str, Any], reason: str
 ) -> None:
     saved = json.loads((folder / "found" / "mine.LateCounts.json").read_text())
@@ -94,7 +94,7 @@ def test_a_schedule_that_nobody_wrote_is_refused(
     assert "Traceback" not in done.stderr
 
 
-def test_options_of_the_other_kind_of_group_are_refused() -> None:
+def test_options_of_fixed_and_changing_groups_cannot_be_mixed() -> None:
     done = antecede("check", "mbcp", "--total", "2")
     assert (done.returncode, "--total is for groups that change" in done.stderr) == (2, True)
     done = antecede("check", "mbcp", "--joins", "1", "--losses", "1")

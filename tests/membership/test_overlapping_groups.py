@@ -49,7 +49,7 @@ def play(world: OverlapWorld, *events: ScheduleEvent) -> None:
 
 
 def give(world: OverlapWorld, address: int) -> list[MessageId]:
-    """Deliver what can be delivered; what the application was given."""
+    """Deliver everything deliverable; returns the messages."""
     before = len(world.lives[address].events)
     while world.apply(("deliver", address, -1)):
         pass
@@ -74,7 +74,7 @@ def small_world() -> OverlapWorld:
     return world_of("0a 0b 1a 2b", "2a")
 
 
-def test_who_joins_a_group_is_given_causes_in_its_other_group_first() -> None:
+def test_a_joiner_delivers_causes_from_its_other_group_first() -> None:
     """Cleo is in b and joins a. A message to a that follows one to b waits for it, the snapshot too."""
     world = small_world()
     play(world, ("broadcast", ANA_B, -1), ("broadcast", ANA_A, -1), ("transmit", ANA_A, BO_A))
@@ -100,7 +100,7 @@ def test_who_joins_a_group_is_given_causes_in_its_other_group_first() -> None:
     assert judge(world) == []
 
 
-def test_a_sponsor_waits_for_what_the_joiner_knows_of() -> None:
+def test_a_sponsor_waits_for_messages_the_joiner_already_depends_on() -> None:
     """Bo's message to a follows ana's to a and b; cleo, in b, asks somebody in a who lacks ana's."""
     world = world_of("0a 0b 1a 1b 2b 3a", "2a")
     ana_a, _, bo_a, bo_b, cleo_b, dan_a, cleo_a = range(7)
@@ -117,8 +117,8 @@ def test_a_sponsor_waits_for_what_the_joiner_knows_of() -> None:
     assert judge(world) == []
 
 
-def test_a_message_that_is_lost_with_its_sender_is_not_waited_for() -> None:
-    """Ana's message to b is lost, the next one to a is not: whoever is in both is given that."""
+def test_a_cause_lost_with_its_removed_sender_is_not_awaited() -> None:
+    """Ana's message to b is lost, but the next one to a is not: members of both groups deliver it."""
     world = world_of("0a 0b 1a 1b 2a 2b 3a 3b")
     ana_a, ana_b, bo_a, bo_b, cleo_a, _, dan_a, _ = range(8)
     play(world, ("broadcast", ana_b, -1), ("broadcast", ana_a, -1))
@@ -148,7 +148,7 @@ def test_check_explores_one_group_of_up_to_three() -> None:
     assert (last.is_complete, last.found) == (True, None)
 
 
-def test_streams_that_are_gone_are_not_named_in_other_groups() -> None:
+def test_forgotten_streams_are_not_named_in_other_groups() -> None:
     """Bo is in a alone, and knows cleo's messages to b through ana. Cleo leaves; bo forgets it, too."""
     world = world_of("0a 0b 1a 2b 3b")
     ana_a, ana_b, bo_a, cleo_b, dan_b = range(5)
@@ -194,7 +194,7 @@ def test_random_schedules_of_overlapping_groups() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x02x", b"\x01\x92\xc4\x00\x81\x01\x80"])
-def test_payloads_that_are_not_of_a_group_are_refused(data: bytes) -> None:
+def test_malformed_group_payloads_are_refused(data: bytes) -> None:
     with pytest.raises(RemoteError):
         decode_payload(data)
     with pytest.raises(RemoteError):
@@ -217,7 +217,7 @@ FOUND = {
     "ForgetsWhatWaitedHere": (532, "before"),
     "GivenWhenDelivered": (0, "after what it precedes"),
 }
-"""From which run of seed 1 on each is looked for, and how it fails."""
+"""For each broken member, the first run of seed 1 to try and the expected violation."""
 _MOST_RUNS = 60
 
 
@@ -233,7 +233,7 @@ def test_a_broken_member_is_found(name: str) -> None:
 
 
 def exchange(world: OverlapWorld, *addresses: int) -> None:
-    """Everything arrives that these send each other, and is delivered there."""
+    """All packets between these members arrive and are delivered."""
     active = True
     while active:
         moved = [world.apply(("transmit", one, other)) for one in addresses for other in addresses]
@@ -311,8 +311,8 @@ def test_two_snapshots_may_each_lack_a_cause_of_the_other() -> None:
     assert any("is never admitted" in each for each in judge(world))
 
 
-def test_who_has_refused_a_snapshot_does_not_answer_who_tells_it_that_it_is_removed() -> None:
-    """Otherwise the two would answer each other for ever."""
+def test_a_member_that_refused_its_snapshot_ignores_removal_notices() -> None:
+    """Otherwise the two would reply to each other for ever."""
     world = small_world()
     play(world, ("join", CLEO_A, BO_A))
     cleo = world.member(CLEO_A)

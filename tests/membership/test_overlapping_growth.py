@@ -57,7 +57,7 @@ def give(member: ChangingMultigroup) -> list[MessageId]:
 
 
 def work_of(call: Callable[[], object]) -> int:
-    """How many functions are called, also built-in ones."""
+    """The number of function calls, built-in ones included."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -102,13 +102,13 @@ def catch_up(messages: int, every: int = 0) -> tuple[int, int]:
     return work_of(run), len(state)
 
 
-def test_holding_and_giving_twice_as_many_is_twice_the_work() -> None:
+def test_work_and_state_grow_linearly_with_held_messages() -> None:
     once, twice = catch_up(100), catch_up(200)
     assert twice[0] < 2.4 * once[0]
     assert twice[1] < 2.4 * once[1]
 
 
-def test_so_it_is_where_the_member_broadcasts_meanwhile() -> None:
+def test_work_and_state_grow_linearly_while_the_member_broadcasts() -> None:
     once, twice = catch_up(100, 5), catch_up(200, 5)
     assert twice[0] < 2.4 * once[0]
     assert twice[1] < 2.4 * once[1]

@@ -39,7 +39,7 @@ def test_schedules_have_every_kind_of_event() -> None:
     assert seen >= {"broadcast", "join", "ask", "leave", "remove", "return", "crash", "freeze", "suspect"}
 
 
-def test_the_oracle_finds_what_is_wrong_in_what_applications_saw() -> None:
+def test_the_oracle_detects_duplicate_and_missing_deliveries() -> None:
     world = RandomSchedule(CHANGING["mbcp"], 3).run()
     assert ChangingOracle(world).violations() == []
     life = next(each for each in world.lives if sum(kind == "deliver" for kind, _ in each.events) > 1)

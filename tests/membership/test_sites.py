@@ -89,7 +89,7 @@ def _settled(*events: tuple[str, int, int], kind: type[ChangingFreescale] = Chan
     return world
 
 
-def test_nobody_outside_hears_of_a_phone_that_joins_and_moves() -> None:
+def test_a_phone_joining_and_moving_sends_nothing_to_uninvolved_members() -> None:
     world = SiteWorld(ChangingFreescale, 3, 3, 1)
     heard: list[int] = []
     for event in [("attach", 3, 0), ("move", 3, 1), ("detach", 3, -1)]:
@@ -114,8 +114,8 @@ def test_a_moved_phone_has_another_id_and_misses_nothing() -> None:
     assert list(world.member(1).site.slots) == [2]
 
 
-def test_what_a_returned_phone_broadcasts_follows_what_it_brings_back() -> None:
-    """p0 crashes with the phone's first message. Whether it is lost is open until p1 has p2's report."""
+def test_a_returned_phone_s_new_messages_follow_those_it_brings_back() -> None:
+    """p0 crashes with the phone's first message. Whether it is lost is unknown until p1 has p2's report."""
     world = SiteWorld(ChangingFreescale, 3, 3, 1)
     assert world.apply(("attach", 3, 0))
     SiteSchedule.of_world(world)._let_all_arrive()
@@ -133,10 +133,10 @@ def test_what_a_returned_phone_broadcasts_follows_what_it_brings_back() -> None:
 
 @pytest.mark.parametrize("returns_to", [0, 1])
 @pytest.mark.parametrize("kind", [ChangingFreescale, ChangingHcg, ChangingBasic, TellsNobodyOfTheExpelled])
-def test_what_an_expelled_phone_had_not_sent_comes_back_though_it_never_learns_so(
+def test_an_expelled_phone_that_was_not_told_brings_back_its_unsent_messages(
     kind: type[ChangingFreescale], returns_to: int
 ) -> None:
-    """p0 expels p2 before it has the phone's message; meanwhile p2 gives p0 up, and does not hear of it."""
+    """p0 expels p2 before it has the phone's message; meanwhile p2 gives up on p0 and is not informed."""
     world = _settled(("attach", 2, 0), ("broadcast", 2, -1), kind=kind)
     assert world.apply(("broadcast", 2, -1))
     assert world.apply(("expel", 0, 2))
@@ -168,7 +168,7 @@ def test_a_super_peer_with_phones_does_not_leave() -> None:
 
 
 def test_slots_are_used_again_and_tables_do_not_grow() -> None:
-    """A thousand phones pass through one super peer: nothing of them remains there, or elsewhere."""
+    """200 phones pass through one super peer: no trace of them remains at any member."""
     world = SiteWorld(ChangingFreescale, 2, 2, 200)
     schedule = SiteSchedule.of_world(world)
     sizes = []
@@ -189,7 +189,7 @@ def test_slots_are_used_again_and_tables_do_not_grow() -> None:
     "kind", [ChangingFreescale, ForgetsWhatIsNotSettled, SaysTooEarlyWhatIsStable, BringsBackUnsorted]
 )
 @pytest.mark.parametrize("is_settled", [False, True])
-def test_what_a_phone_has_brought_is_not_lost_with_the_next_super_peer(
+def test_messages_a_phone_brought_back_survive_the_next_super_peer_s_crash(
     kind: type[ChangingFreescale], is_settled: bool
 ) -> None:
     """p0 crashes with what the phone has sent. At p1 it broadcasts again, and p1 crashes too: before it has
@@ -229,7 +229,7 @@ def test_what_a_phone_has_brought_is_not_lost_with_the_next_super_peer(
 
 
 @pytest.mark.parametrize("answer", ["assigns", "releases", "reports"])
-def test_what_a_phone_keeps_does_not_grow_however_often_it_returns(answer: str) -> None:
+def test_the_state_of_a_phone_does_not_grow_with_repeated_returns(answer: str) -> None:
     """It is expelled a hundred times. What it brings back is the next super peer's concern, once that has
     answered: it has numbered a message of the phone, has released it, or says what is stable."""
     world = _settled(("attach", 2, 0))
@@ -267,7 +267,7 @@ def test_the_smallest_schedule_of_a_broken_move_is_found_and_shown(kind: type[Ch
     assert any("moves to" in step.text for step in report.counter_example.steps)
 
 
-def test_basic_names_all_that_a_gateway_has_and_hcg_what_the_sender_had() -> None:
+def test_basic_names_causes_the_gateway_has_and_hcg_those_the_sender_had() -> None:
     """p2 is at p0 and has not delivered what p1 has broadcast; p0 has."""
     for kind, named in ((ChangingHcg, {}), (ChangingBasic, {1: 1})):
         world = SiteWorld(kind, 2, 2, 1)
@@ -304,7 +304,9 @@ _OVERTAKEN: list[tuple[str, int, int]] = [
 
 
 @pytest.mark.parametrize("kind", [ChangingFreescale, ChangingHcg, ChangingBasic, LateByOne])
-def test_an_answer_from_behind_a_member_waits_for_what_it_answers(kind: type[ChangingFreescale]) -> None:
+def test_a_reply_from_behind_a_super_peer_is_held_until_its_cause_arrives(
+    kind: type[ChangingFreescale],
+) -> None:
     world = SiteWorld(kind, 3, 3, 1)
     for event in _OVERTAKEN:
         assert world.apply(event), event

@@ -1,5 +1,5 @@
-"""Members that are upgraded one after another: nobody is sent what it does not understand, and in the end all
-use the later version."""
+"""Members that are upgraded one after another: no member is sent packets it does not understand, and in the
+end all use the later version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UpgradedWorld(ChangingWorld):
     def __init__(self, founders: int, size: int, protocol: str = "mbcp") -> None:
         super().__init__(CHANGING[protocol], founders, size)
         self.later: set[MessageId] = set()
-        """Messages that only the second version has."""
+        """Packet kinds that only the second version has."""
 
     def upgrade(self, *addresses: int) -> None:
         for address in addresses:
@@ -82,7 +82,7 @@ def test_the_later_version_is_used_once_the_last_member_is_upgraded() -> None:
     assert world.versions() == [2, 2, 2]
 
 
-def test_a_newcomer_uses_it_when_it_has_met_everyone() -> None:
+def test_a_newcomer_uses_the_later_version_after_meeting_every_member() -> None:
     world = UpgradedWorld(2, 3)
     world.upgrade(0, 1, 2)
     world.let_all_arrive()
@@ -91,7 +91,7 @@ def test_a_newcomer_uses_it_when_it_has_met_everyone() -> None:
     assert world.versions() == [2, 2, 2]
 
 
-def test_whoever_does_not_speak_what_is_required_is_not_admitted() -> None:
+def test_a_process_without_the_required_version_is_not_admitted() -> None:
     world = UpgradedWorld(2, 3)
     world.upgrade(0, 1)
     world.apply(("join", 2, 0))
@@ -108,7 +108,7 @@ def test_an_upgraded_member_admits_others_while_some_are_not_upgraded() -> None:
     assert world.members[2].is_member
 
 
-def test_one_that_is_not_upgraded_and_was_admitted_elsewhere_is_waited_for() -> None:
+def test_a_member_admitted_elsewhere_that_is_not_upgraded_delays_the_switch() -> None:
     """p1 is the last to be upgraded, and has admitted p3 before, which is not."""
     world = UpgradedWorld(3, 4)
     world.upgrade(0, 2)
@@ -122,7 +122,7 @@ def test_one_that_is_not_upgraded_and_was_admitted_elsewhere_is_waited_for() -> 
     assert world.versions() == [2, 2, 2, 2]
 
 
-def test_a_newcomer_requires_what_its_sponsor_does() -> None:
+def test_a_newcomer_requires_the_version_its_sponsor_requires() -> None:
     """p0 and p1 use the second version. p0 admits p2, which p3 asks before p2 has met p1. p1 knows neither,
     and p3, which is not upgraded, would be owed what p1 has broadcast."""
     world = UpgradedWorld(2, 4)
@@ -145,7 +145,7 @@ def test_a_newcomer_requires_what_its_sponsor_does() -> None:
     assert world.versions() == [2, 2, 2]
 
 
-def test_one_that_is_removed_is_not_waited_for() -> None:
+def test_a_removed_member_does_not_delay_the_version_switch() -> None:
     world = UpgradedWorld(4, 4)
     world.upgrade(0, 1, 2)
     world.apply(("crash", 3, 0))
@@ -195,7 +195,7 @@ def _run(seed: int, protocol: str = "mbcp") -> UpgradedWorld:
 
 
 @pytest.mark.parametrize("protocol", ["mbcp", "vcube"])
-def test_nobody_is_sent_what_it_does_not_understand_in_random_schedules(protocol: str) -> None:
+def test_no_random_schedule_sends_a_member_an_unknown_packet_kind(protocol: str) -> None:
     later = 0
     for seed in range(60):
         world = _run(seed, protocol)
@@ -208,7 +208,7 @@ def _without_saying_so(self: UpgradingMember) -> int:
     return self.speaks
 
 
-def test_that_all_speak_a_version_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switching_versions_without_announcing_the_requirement_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChangingMbcp, "_required_by_others", _without_saying_so)
     with pytest.raises(AssertionError, match="is sent"):
         for seed in range(100):
@@ -221,7 +221,7 @@ def _at_once(self: UpgradingMember) -> int:
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-def test_what_is_required_takes_effect_when_earlier_admissions_have(
+def test_a_version_requirement_takes_effect_after_earlier_admissions(
     is_broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """p1 has admitted p3 and requires the second version. p0 hears that and holds the admission, for a

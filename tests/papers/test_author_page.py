@@ -47,7 +47,7 @@ def section(page: str, anchor: str) -> str:
     return page.split(f'id="{anchor}"')[1].split("</section>")[0]
 
 
-def test_the_first_sentence_says_what_was_found() -> None:
+def test_the_first_sentence_summarises_the_verdicts() -> None:
     rows = [row for row in ROWS if not row.own]
     assert in_short(rows, 1) == (
         "7 printed numbers and claims: 3 confirmed, 2 not confirmed, 1 undecided, 1 not run at these sizes. "
@@ -56,7 +56,7 @@ def test_the_first_sentence_says_what_was_found() -> None:
     assert in_short(rows[:2], 0) == "2 printed numbers and claims: 2 confirmed, 0 not confirmed."
 
 
-def test_each_row_is_where_its_verdict_belongs_with_the_command_that_repeats_it() -> None:
+def test_each_row_is_in_its_verdict_s_section_with_the_command_to_repeat_it() -> None:
     page = html()
     there = {
         "confirmed": ["bytes at 900, 500 peers", "100, 50", "a before b", "3 &lt; 4"],
@@ -72,7 +72,7 @@ def test_each_row_is_where_its_verdict_belongs_with_the_command_that_repeats_it(
     assert "2 joint readings" in section(page, "readings")
 
 
-def test_contents_squares_and_papers_lead_somewhere() -> None:
+def test_links_from_contents_squares_and_papers_resolve() -> None:
     page = html()
     inside = set(re.findall(r'href="#([^"]+)"', page))
     assert inside <= set(re.findall(r'id="([^"]+)"', page))
@@ -116,7 +116,7 @@ def test_rows_that_differ_in_numbers_are_one_kind() -> None:
     ]
 
 
-def test_one_kind_has_one_verdict_one_reason_and_cases_in_the_order_of_values() -> None:
+def test_grouped_rows_share_verdict_and_reason_and_are_sorted_by_value() -> None:
     def row(quantity: str, measured: float, why: str = "because") -> ScoreRow:
         found = number("000", quantity, 1.0, [measured, measured], why)
         return msgspec.structs.replace(found, tried=f"tried at {measured:g}")
@@ -160,7 +160,7 @@ def test_results_of_our_own_have_nothing_published() -> None:
     assert "ratio" not in beyond
 
 
-def test_the_choice_is_written_in_words_and_says_which_rows_had_no_part_in_it() -> None:
+def test_the_chosen_reading_is_described_with_the_rows_it_ignored() -> None:
     base = result()
     joints = [(base.paper.plainest, Agreement(3, 2, 5)), (base.paper.plainest, Agreement(1, 0, 5))]
     choice = ChosenReading(base.paper.plainest, joints, Seeds((101,), (1, 2)))
@@ -202,7 +202,7 @@ def test_lines_that_are_far_apart_are_drawn_on_logarithmic_axes() -> None:
     assert "logarithmic" not in panels([zero])
 
 
-def test_a_value_for_the_whole_axis_is_a_broken_line_and_judges_nothing() -> None:
+def test_a_constant_published_value_is_a_dashed_line_without_a_verdict() -> None:
     line = [(float(x), float(x)) for x in (1, 2, 3)]
     drawn = Figure("a", "Share", "load", "share", {"a": line}, {"a": [(x, 0.5) for x, _ in line]})
     shown = panels([drawn])

@@ -98,7 +98,7 @@ def test_serial_messages_are_always_the_best_case() -> None:
     assert runs.values("worst_share") == [0.0]
 
 
-def test_two_participants_that_send_at_random() -> None:
+def test_two_random_senders_reach_the_worst_case_half_the_time() -> None:
     """Under a high load the worst case is that the other sent since: one time in two."""
     _, low, high = interval(done(*(run(2, 8.0, 600, seed) for seed in range(1, 6))).values("worst_share"))
     assert low <= 0.5 <= high
@@ -151,7 +151,7 @@ def test_where_a_line_reaches_a_value() -> None:
     assert reached([], 1.0) is None
 
 
-def test_each_once_is_poissons_law_for_one_and_bernoullis_for_all() -> None:
+def test_each_once_probability_follows_poisson_for_one_and_bernoulli_for_all() -> None:
     assert f"{each_once(3):.4f}" == "0.0498"
     assert each_once(3, 0.5) < each_once(3) > each_once(3, 2.0)
 

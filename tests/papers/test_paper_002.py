@@ -67,7 +67,7 @@ def test_grids_have_every_run_once(scale: Scale) -> None:
     assert len(main) == len({setting.peers for setting in main}) * PER_SIZE * len(STUDY.seeds(scale).judging)
 
 
-def test_every_run_sends_what_the_paper_says(tiny: Runs) -> None:
+def test_every_run_sends_as_many_messages_as_the_paper(tiny: Runs) -> None:
     assert len(tiny) == len(SIZES["quick"]) * PER_SIZE * 3
     for run in tiny.finished:
         setting, metrics = run.scenario, run.metrics
@@ -167,7 +167,7 @@ def test_crossovers_at_the_papers_sizes() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_more_data_takes_longer_and_the_rows_say_so(tiny: Runs) -> None:
+def test_latency_grows_with_data_size_as_the_rows_state(tiny: Runs) -> None:
     rows = scores.score(tiny, PLAIN)
     delays = [
         paper_runs.select(tiny, "Overlay", data).where(peers=16).values("latency_mean_ns")[0]
@@ -200,7 +200,7 @@ def test_figures_have_a_line_for_every_protocol(tiny: Runs) -> None:
         ({100: False}, ""),
     ],
 )
-def test_rows_say_at_which_sizes_a_claim_breaks(parts: dict[int, Holds], said: str) -> None:
+def test_rows_state_the_sizes_at_which_a_claim_fails(parts: dict[int, Holds], said: str) -> None:
     assert scores.at_sizes(parts) == said
 
 

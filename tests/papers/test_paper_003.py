@@ -151,7 +151,7 @@ def test_rows_have_the_values_of_their_runs(tiny: Runs) -> None:
         assert measured == pytest.approx(expected)
 
 
-def test_figures_have_the_closed_form_beside_what_was_measured(tiny: Runs) -> None:
+def test_figures_show_the_closed_form_next_to_measurements(tiny: Runs) -> None:
     drawn = {figure.number: figure for figure in STUDY.figures(tiny, PLAIN)}
     assert list(drawn) == ["7", "7, second reading", "8", "8, second reading"]
     for figure in drawn.values():

@@ -72,8 +72,8 @@ def test_rows_have_a_verdict_where_runs_exist_and_are_pending_elsewhere() -> Non
     assert len(scores.score(Runs([]), PLAIN)) == len(rows)
 
 
-def test_a_parameter_moves_a_row() -> None:
-    """Slower and faster links let more messages overtake each other; links all alike fewer."""
+def test_changing_a_parameter_changes_a_paper_004_row() -> None:
+    """Varying link speeds let more messages overtake each other; uniform links fewer."""
     usual = [
         each for each in STUDY.plain_grid("quick") if each.protocol == paper_runs.AGG and each.peers == 16
     ]
@@ -91,7 +91,7 @@ def test_a_parameter_moves_a_row() -> None:
     assert saved("100ms") < saved("gauss:100ms,25ms,1ms") < saved("gauss:100ms,80ms,1ms")
 
 
-def test_every_figure_is_drawn_from_what_was_run() -> None:
+def test_every_figure_is_drawn_from_its_runs() -> None:
     drawn = {figure.number: figure for figure in STUDY.figures(tiny(), PLAIN)}
     assert set(drawn) == {"1a", "1b", "T1", "T2", "T3", "6", "7", "8", "9", "10", "11", "bytes"}
     for figure in drawn.values():
@@ -102,7 +102,7 @@ def test_every_figure_is_drawn_from_what_was_run() -> None:
     assert STUDY.figures(Runs([]), PLAIN) == []
 
 
-def test_any_number_of_nodes() -> None:
+def test_group_sizes_need_not_be_powers_of_two() -> None:
     settings = [each for each in open_question.open_grid("quick") if each.peers <= 16 and each.seed == 1]
     runs = done(settings)
     rows = open_question.open_score(runs)
@@ -179,14 +179,14 @@ def test_the_probe_measures_nothing_before_the_warm_up() -> None:
 
 
 def test_packets_are_cut_as_the_paper_counts() -> None:
-    """54 bytes a message: 27 of them and the header are 1478 bytes, 28 would be 1532."""
+    """54 bytes per message: 27 of them plus the header take 1478 bytes, 28 would take 1532."""
     node = VcubeAggPaperSizes.group(64)[0]
     messages = [DependencyPacket(bytes(50), origin, 1, {}) for origin in range(1, 31)]
     assert [len(part) for part in node._split(messages)] == [27, 3]
     assert [len(part) for part in VcubeAgg.group(64)[0]._split(messages)] != [27, 3]
 
 
-def test_one_tree_sends_all_through_node_0_and_back_through_the_source() -> None:
+def test_the_single_tree_variant_routes_through_node_0_and_back_through_the_source() -> None:
     members = VcubeAggSingleTree.group(8)
     (up,) = members[6].broadcast(b"x", 0).sends
     assert up.to == (0,)
@@ -199,7 +199,7 @@ def test_one_tree_sends_all_through_node_0_and_back_through_the_source() -> None
     assert members[6].receive(4, up.packet, 0).sends == ()
 
 
-def test_one_tree_delivers_everything_to_everybody() -> None:
+def test_the_single_tree_variant_delivers_every_message_everywhere() -> None:
     runs = tiny().where(protocol=paper_runs.SINGLE, peers=16)
     for run in runs.finished:
         assert (run.metrics.deliveries, run.metrics.stuck) == (16 * 15, 0)

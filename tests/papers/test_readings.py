@@ -33,7 +33,7 @@ COUNT = Reading("count", "what is counted", (Alternative("mean", "the mean"), Al
 SEEDS = Seeds((101, 102), (1, 2, 3))
 
 
-def test_all_combinations_are_joint_readings_and_the_plainest_comes_first() -> None:
+def test_joint_readings_are_all_combinations_with_the_plainest_first() -> None:
     joints = joint_readings([DELAY, fixed("a", "b", "c"), COUNT])
     assert joints[0] == {"delay": "10ms", "count": "mean"}
     assert len(joints) == len({in_words(joint) for joint in joints}) == 4
@@ -69,7 +69,7 @@ def _rows(*measured: float) -> list[ScoreRow]:
     return [number("p", f"row {place}", 100.0, [each]) for place, each in enumerate(measured)]
 
 
-def test_a_row_that_does_not_agree_says_what_all_readings_gave() -> None:
+def test_a_disagreeing_row_lists_the_results_of_all_readings() -> None:
     one, other = joint_readings([DELAY])
     says = claim("p", "says", False, "", 1)
     choice = choose([(one, [*_rows(120, 50), says]), (other, [*_rows(130, 50), says])], SEEDS)
@@ -120,7 +120,7 @@ def test_a_reproduction_chooses_on_some_seeds_and_judges_on_others(
     assert "| delay: 10ms | 1 of 2 | 1 |" in text
 
 
-def test_finished_runs_are_scored_and_what_has_none_is_pending(
+def test_finished_runs_are_scored_and_rows_without_runs_pending(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del spark

@@ -40,7 +40,7 @@ _ANSWERS: tuple[Holds, ...] = (True, False, "likely", "unlikely", None)
         (100, 125, 130, "undecided"),
         (100, 125.1, 130, "differs"),
         (100, 50, 74.9, "differs"),
-        (100, -300, 500, "undecided"),  # contains it, and tells nothing
+        (100, -300, 500, "undecided"),  # contains it, but is too wide to decide
         (5, 26.2 - 85.5, 26.2 + 85.5, "undecided"),  # matched once, because the interval contains 5
         (-100, -110, -90, "matches"),
         (-100, -124, -80, "close"),
@@ -56,7 +56,7 @@ def test_a_number_is_judged_by_its_interval(published: float, low: float, high: 
     assert judge_number(published, low, high) == verdict
 
 
-def test_noise_never_helps() -> None:
+def test_wider_intervals_never_improve_a_verdict() -> None:
     """Wider intervals around one mean: the verdict of a number only becomes worse."""
     order = ("matches", "close", "undecided")
     widths = [0.1 * step for step in range(1, 1000)]
@@ -108,7 +108,7 @@ def test_one_run_decides_nothing() -> None:
     assert number("p", "q", 10.0, [10.0, 10.0]).verdict == "matches"
 
 
-def test_a_reason_appears_only_where_a_row_does_not_agree() -> None:
+def test_only_disagreeing_rows_show_a_reason() -> None:
     assert number("p", "q", 10.0, [10.0, 10.0], "because").why == ""
     assert number("p", "q", 10.0, [30.0, 30.0], "because").why == "because"
     pending = number("p", "q", 10.0, [])
@@ -129,7 +129,7 @@ def test_a_failing_claim_names_the_smallest_run_that_shows_it() -> None:
     )
 
 
-def test_an_order_by_chance_is_no_order() -> None:
+def test_an_order_that_may_be_chance_is_not_confirmed() -> None:
     assert is_less([1.0, 2.0, 9.0], [1.1, 2.1, 9.1]) is True  # by pairs, not by means
     assert is_less([1.1, 2.1, 9.1], [1.0, 2.0, 9.0]) is False
     assert is_less([1.0, 2.0, 9.0], [9.0, 1.0, 3.0]) == "likely"
@@ -166,7 +166,7 @@ def test_the_linear_part_is_reached_where_a_line_rises_as_before_and_slowly() ->
     assert [opposite(each) for each in _ANSWERS] == [False, True, "unlikely", "likely", None]
 
 
-def test_intervals_are_students_t() -> None:
+def test_confidence_intervals_follow_student_s_t() -> None:
     mean, low, high = interval([1.0, 2.0, 3.0, 4.0])
     assert mean == 2.5
     assert high - mean == pytest.approx(3.182 * 1.2909944487 / 2)
@@ -208,7 +208,7 @@ def test_every_number_of_paper_000_has_its_row(runs: Runs) -> None:
     assert by_name["DS communication, slope per peer, 0–50 ms"].measured == pytest.approx(4, abs=0.8)
 
 
-def test_a_changed_parameter_moves_a_row(runs: Runs) -> None:
+def test_changing_a_parameter_changes_a_row(runs: Runs) -> None:
     faster = small(interval="normal:30-50ms")
     before, after = (
         each.where(protocol="freescale", peers=9, delay=paper_runs.DELAYS["0–50 ms"]).values(
@@ -219,7 +219,7 @@ def test_a_changed_parameter_moves_a_row(runs: Runs) -> None:
     assert sum(after) > sum(before) * 1.1
 
 
-def test_what_has_not_been_run_is_pending() -> None:
+def test_rows_without_runs_are_pending() -> None:
     assert {row.verdict for row in STUDY.score(Runs([]), PLAIN)} == {"pending"}
     assert all(not any(figure.lines.values()) for figure in STUDY.figures(Runs([]), PLAIN))
 
@@ -280,7 +280,7 @@ def test_bytes_on_the_wire_are_drawn_with_bytes_as_the_paper_counts() -> None:
     assert wire_figure({}) == []
 
 
-def test_a_peer_has_its_super_peers_numbers_in_as_many_intervals_as_calculated() -> None:
+def test_the_number_of_home_intervals_matches_the_formula() -> None:
     """r ∫ F (1 − F) dt + 1, which for delays spread evenly over w is r w / 6 + 1."""
     peers, rate, width = 60, 12.5, 0.1
     found = home_intervals(peers, "0-100ms", "normal:70-90ms", 1)

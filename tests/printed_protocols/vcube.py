@@ -177,7 +177,7 @@ class TakesAllFirst(Algorithm2):
 
 
 class DeliversBeforeItForwards(Algorithm2):
-    """What is delivered leaves `pending`, and is then not there to be forwarded."""
+    """A delivered message leaves `pending` and can then no longer be forwarded."""
 
     name: ClassVar[str] = "algorithm 2: delivery before forwarding"
 

@@ -59,8 +59,8 @@ class ManualNetwork:
         return packet
 
     def flow(self, *links: tuple[int, int]) -> None:
-        """Everything in flight on these links arrives, and what that causes on them; without arguments, on
-        all links."""
+        """Deliver everything in flight on these links and the packets that follow from it; without arguments,
+        on all links."""
         while full := [wire for wire, packets in self.links.items() if packets and wire in (links or [wire])]:
             self.arrive(*full[0])
 

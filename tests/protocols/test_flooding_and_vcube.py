@@ -38,7 +38,7 @@ class Arrivals:
 
 @pytest.mark.parametrize("protocol", ["vcube", "vcube-agg"])
 @given(peers=st.integers(1, 40), seed=st.integers(0, 2**32), reply=st.sampled_from([0.0, 0.05]))
-def test_every_message_reaches_everybody_exactly_once_down_a_tree(
+def test_every_message_reaches_every_peer_exactly_once_down_a_tree(
     protocol: str, peers: int, seed: int, reply: float
 ) -> None:
     seen = Arrivals()
@@ -56,9 +56,7 @@ def test_every_message_reaches_everybody_exactly_once_down_a_tree(
 
 
 @given(peers=st.integers(1, 20), seed=st.integers(0, 2**32), rate=st.sampled_from([2.0, 10.0]))
-def test_with_and_without_aggregation_the_same_is_delivered_everywhere(
-    peers: int, seed: int, rate: float
-) -> None:
+def test_aggregation_does_not_change_what_is_delivered(peers: int, seed: int, rate: float) -> None:
     delivered = []
     for protocol in ("vcube", "vcube-agg"):
         made = scenario(
@@ -71,7 +69,7 @@ def test_with_and_without_aggregation_the_same_is_delivered_everywhere(
     assert delivered[0] == delivered[1]
 
 
-def test_aggregation_saves_packets_and_more_in_larger_groups() -> None:
+def test_aggregation_saves_packets_increasingly_with_group_size() -> None:
     saved = []
     for peers in (16, 64):
         runs = [

@@ -76,7 +76,7 @@ class Named:
 
 
 @given(seed=st.integers(0, 2**64 - 1), run=st.integers(0, 1_000_000))
-def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: int) -> None:
+def test_messages_carry_exactly_the_immediate_dependencies(seed: int, run: int) -> None:
     """Without the sender's own previous message, which sender order implies: as pairs and bits outside, as
     bits inside, where what every internal peer has already may be omitted."""
     watched = Named(random_scenario("freescale", seed, run))
@@ -103,7 +103,7 @@ def test_what_is_carried_is_exactly_the_immediate_dependencies(seed: int, run: i
         assert needed(message) - named <= had
 
 
-# The readings that matter: each misreading is a class of `printed_protocols`, and breaks
+# Each misreading of the paper is a class of `printed_protocols` that breaks causal order
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_each_misreading_breaks_order(broken: type[Freescale]) -> None:
     assert found.violations > 0
 
 
-def test_a_member_that_waits_for_its_own_messages_waits_for_ever() -> None:
+def test_a_member_that_waited_for_its_own_messages_would_wait_forever() -> None:
     assert final(f"{printed.__name__}:WaitsForItself", 200).stuck > 0
 
 
-def test_ours_does_not() -> None:
+def test_a_member_does_not_wait_for_its_own_messages() -> None:
     assert_passed(final("freescale", 500))
 
 
@@ -216,7 +216,8 @@ def table_sizes(layout: dict[str, Any], silent: tuple[int, ...]) -> Iterator[int
 
 
 def test_the_table_stays_small_even_if_an_internal_peer_is_silent() -> None:
-    """About as long as the messages in flight and those that the silent peer has not acknowledged yet."""
+    """Its length is about the number of messages in flight plus those the silent peer has not acknowledged
+    yet."""
     assert max(table_sizes({"inside": [2]}, silent=())) < 40
     assert max(table_sizes({"inside": [2]}, silent=(1,))) < 100
     assert max(table_sizes({"inside": [2], "ack_every": 1_000_000}, silent=(1,))) > 1_000
@@ -367,7 +368,7 @@ hostile: list[tuple[int, int, Packet]] = [
 
 
 @pytest.mark.parametrize(("to", "link", "packet"), hostile, ids=repr)
-def test_packets_that_no_correct_member_sends(to: int, link: int, packet: Packet) -> None:
+def test_freescale_packets_no_correct_member_sends_are_refused(to: int, link: int, packet: Packet) -> None:
     member = Freescale.with_layout(6, FreescaleLayout([1, 1]))[to]
     before = member.save()
     with pytest.raises(RemoteError):
@@ -390,7 +391,7 @@ def test_repeated_packets_change_nothing() -> None:
             assert site.all[peer].save() == saved
 
 
-def test_bytes_as_the_paper_counts() -> None:
+def test_packet_sizes_as_the_paper_counts() -> None:
     _, p, e1, _ = Site().all
     assert p.paper_bytes(UplinkPacket(b"", 1, 1, row(5, 12), 0)) == 1
     assert p.paper_bytes(DownlinkPacket(b"", 1, 1, 20, 3, row(5, 13))) == 2
@@ -399,14 +400,14 @@ def test_bytes_as_the_paper_counts() -> None:
     assert e1.paper_bytes(across) == 2 * 8 + (4 + 2) + 1
 
 
-def test_everyone_is_reached_once() -> None:
+def test_a_broadcast_addresses_every_peer_once() -> None:
     s, p, *_ = Freescale.with_layout(6, FreescaleLayout([2]))
     to = [peer for send in s.broadcast(b"", 0).sends for peer in send.to]
     assert sorted(to) == [1, 2, 3, 4, 5]
     assert p.broadcast(b"", 0).sends == (Send((0,), UplinkPacket(b"", 1, 1, NONE, 0)),)
 
 
-def test_long_runs_in_which_the_table_is_cleaned_up() -> None:
+def test_long_runs_with_table_cleanup_stay_causally_ordered() -> None:
     for seed, inside in enumerate(([3, 0, 2], [5], [1, 1, 1, 1], [0, 0])):
         made = scenario(
             protocol="freescale", peers=10, seconds=8, rate=12, seed=seed, delay="wild:1us-1s",
@@ -437,7 +438,7 @@ def holders(member: Any) -> list[Any]:
     return [peer.inbox] if isinstance(peer, ExternalPeer) else [peer]
 
 
-def test_when_a_silent_peer_acknowledges() -> None:
+def test_a_silent_peer_acknowledges_after_ack_every_deliveries() -> None:
     """After every `ack_every` deliveries since its last message or acknowledgement."""
     s, p, e = Freescale.with_layout(3, FreescaleLayout([1], ack_every=2))
 
@@ -458,7 +459,7 @@ def test_when_a_silent_peer_acknowledges() -> None:
     assert [deliver_one() for _ in range(3)] == [[], [], [InternalAck(1, 7, row(7))]]
 
 
-def test_numbers_are_refused_exactly_from_the_limit_on() -> None:
+def test_freescale_numbers_above_the_limit_are_refused() -> None:
     p = Freescale.with_layout(3, FreescaleLayout([1]))[1]
     p.broadcast(b"", 0)
     for wrong in (
@@ -503,7 +504,7 @@ def test_storage_as_the_paper_counts() -> None:
     assert site.s.paper_storage() == 8 + 8 + 8
 
 
-def test_the_papers_form_has_bits_where_ours_has_numbers() -> None:
+def test_the_paper_form_uses_bits_where_the_corrected_form_uses_numbers() -> None:
     """p sends, then e, then p twice: its numbers are 1, 3 and 4, and 2 is never sent outside."""
     for form in ("paper", "corrected"):
         s, p, e = Freescale.with_layout(3, FreescaleLayout([1], form))
@@ -524,7 +525,7 @@ def test_the_papers_form_has_bits_where_ours_has_numbers() -> None:
             assert found == [(1, 0, 0, {}, NONE), (3, 1, 1, {}, NONE), (4, 3, 3, {}, NONE)]
 
 
-def test_the_table_is_cleaned_up_once_in_as_many_steps_as_there_are_internal_peers() -> None:
+def test_the_table_is_cleaned_up_once_per_as_many_steps_as_internal_peers() -> None:
     members = Freescale.with_layout(4, FreescaleLayout([2]))
     s, p, q, e = members
     relay = s.peer
@@ -540,13 +541,13 @@ def test_the_table_is_cleaned_up_once_in_as_many_steps_as_there_are_internal_pee
         steps.append(relay.steps)
     assert steps == [1, 2, 0] * 4
     assert len(relay.table) == 12
-    # What the internal peers report is enough to drop everything that nobody names again.
+    # The reports of internal peers suffice to drop every entry that nobody can name again.
     for peer, member in ((1, p), (2, q), (1, p), (2, q)):
         s.receive(peer, member.broadcast(b"", 0).sends[0].packet, 0)
     assert (set(relay.table), relay.cleaned_up_to) == (set(relay.table) & relay.application.causes, 12)
 
 
-def test_the_first_external_peer_is_no_super_peer() -> None:
+def test_the_first_external_peer_is_not_treated_as_a_super_peer() -> None:
     """Without internal peers it has the rank after the last super peer's."""
     _, one, other = Freescale.with_layout(3, FreescaleLayout([0]))
     with pytest.raises(RemoteError):

@@ -127,7 +127,7 @@ def test_skewed_clocks_and_links_that_overtake(protocol: str, subgroups: list[st
     [["rt:3", "rt:4", "rt:2"], ["vt:3", "vt:4", "vt:2"], ["rt:3", "vt:3", "rt:1", "vt:1"]],
     ids=" ".join,
 )
-def test_on_real_time_and_vectors_what_is_ordered_is_what_happened_before(subgroups: list[str]) -> None:
+def test_real_time_and_vector_subgroups_order_exactly_happened_before(subgroups: list[str]) -> None:
     pairs = 0
     for seed in range(25):
         judgement, names, numbers = run(loose(HCG, subgroups, seed, reply=0.0))

@@ -32,7 +32,7 @@ def rt(wait: int = 10, skew: int = 4) -> list[Hcg]:
     return Hcg.with_layout(4, SubgroupLayout(["rt:3", "vt:1"], wait - skew - 1, skew))
 
 
-def test_real_time_waits_and_sorts() -> None:
+def test_real_time_subgroups_wait_and_sort_by_time() -> None:
     _, one, two, _ = rt()
     late = SubgroupPacket(b"", 0, 1, 1, [7])
     assert two.receive(0, late, 8).wake_at == 17
@@ -68,7 +68,7 @@ def test_a_real_clock_does_not_go_back() -> None:
     assert ids(one) == [(2, 1)]
 
 
-def test_a_gateway_on_real_time_numbers_in_order_and_names_what_is_older_by_the_wait() -> None:
+def test_a_real_time_gateway_numbers_in_order_and_names_messages_older_by_the_wait() -> None:
     gateway = rt()[0]
     assert gateway.broadcast(b"own", 5) == Effects(
         (Send((1, 2), SubgroupPacket(b"own", 0, 1, 1, [5])),), 15, MessageId(0, 1)
@@ -124,7 +124,7 @@ def lt() -> list[Hcg]:
     return Hcg.with_layout(4, SubgroupLayout(["lt:3", "vt:1"]))
 
 
-def test_linear_time_waits_for_everybodys_promise() -> None:
+def test_linear_time_waits_for_a_promise_of_every_member() -> None:
     _, one, two, _ = lt()
     assert local(two.broadcast(b"", 0)) == SubgroupPacket(b"", 2, 1, 1, [1])
     first = one.receive(2, SubgroupPacket(b"", 2, 1, 1, [1]), 0)
@@ -158,7 +158,7 @@ def test_linear_time_sorts_by_stamp_sender_and_number() -> None:
     assert ids(one) == [(2, 1), (0, 1), (2, 2)]
 
 
-def test_a_gateway_on_linear_time_names_what_has_a_smaller_stamp() -> None:
+def test_a_linear_time_gateway_names_messages_with_smaller_stamps() -> None:
     gateway = lt()[0]
     sent = gateway.receive(3, GatewayPacket(b"", 3, 1, 1, [0, 0], []), 0)
     assert sent.sends == (Send((1, 2), SubgroupPacket(b"", 3, 1, 1, [1])),)
@@ -175,7 +175,7 @@ def vt() -> list[Hcg]:
     return Hcg.with_layout(4, SubgroupLayout(["vt:3", "rt:1"]))
 
 
-def test_vectors_wait_for_what_they_count() -> None:
+def test_vector_time_holds_messages_until_their_causes_are_delivered() -> None:
     gateway, one, two, _ = vt()
     first = local(gateway.broadcast(b"", 0))
     one.receive(0, first, 0)
@@ -200,7 +200,7 @@ def test_vectors_wait_for_what_they_count() -> None:
     assert gateway.broadcast(b"", 0).sends[0].packet == SubgroupPacket(b"", 0, 2, 3, [3, 0, 0])
 
 
-def test_the_cause_that_a_gateways_packet_waits_for_is_unknown() -> None:
+def test_the_cause_awaited_by_a_gateway_packet_is_reported_as_unknown() -> None:
     one = vt()[1]
     one.receive(0, SubgroupPacket(b"", 3, 1, 1, [1, 0, 1]), 0)
     assert one.waiting() == [Waiting(MessageId(3, 1), None)]
@@ -208,7 +208,7 @@ def test_the_cause_that_a_gateways_packet_waits_for_is_unknown() -> None:
     assert ids(one) == [(2, 1), (3, 1)]
 
 
-def test_a_gateway_on_vectors_names_what_a_vector_counts() -> None:
+def test_a_vector_time_gateway_names_messages_covered_by_the_vector() -> None:
     gateway = vt()[0]
     for number in (1, 2):
         gateway.receive(3, GatewayPacket(b"", 3, number, number, [0, 0], []), 0)
@@ -222,7 +222,7 @@ def test_a_gateway_on_vectors_names_what_a_vector_counts() -> None:
     assert between(own) == [GatewayPacket(b"", 0, 1, 4, [3, 2], [])]
 
 
-def test_what_lies_beyond_a_gap_is_named_one_by_one() -> None:
+def test_causes_beyond_a_gap_are_named_individually() -> None:
     gateway = Hcg.with_layout(4, SubgroupLayout(["vt:1", "vt:2", "vt:1"]))[0]
     gateway.receive(1, GatewayPacket(b"", 2, 1, 2, [0, 0, 0], []), 0)
     gateway.receive(1, GatewayPacket(b"", 2, 2, 4, [0, 0, 0], [(1, 2)]), 0)
@@ -257,7 +257,7 @@ def test_a_gateway_waits_for_all_that_a_message_names() -> None:
     assert gateway.waiting() == []
 
 
-def test_a_log_by_vectors_is_bounded_and_what_it_drops_precedes_everything() -> None:
+def test_the_vector_log_is_bounded_and_dropped_entries_precede_everything() -> None:
     past = PrecedenceByVector.create(3, 2)
     for number in range(1, MAX_REMEMBERED):
         packet = SubgroupPacket(b"", 9, number, number, [number, 0, 0])
@@ -290,7 +290,7 @@ def test_a_log_by_vectors_is_bounded_and_what_it_drops_precedes_everything() -> 
     ]
 
 
-def test_bytes_as_the_paper_counts() -> None:
+def test_packet_sizes_as_the_paper_counts() -> None:
     member = vt()[1]
     assert member.paper_bytes(SubgroupPacket(b"", 1, 1, 1, [9])) == 4
     assert member.paper_bytes(SubgroupPacket(b"", 1, 1, 1, [1, 0, 0])) == 12

@@ -1,4 +1,4 @@
-"""Real time without promises that must be kept: whatever links and clocks do, no order is wrong."""
+"""Real time without trusted bounds: whatever links and clocks do, causal order holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kept(ConfirmedHcg):
 
 
 class Broken(Kept):
-    """A tenth of what links need, and of what clocks differ by, was promised."""
+    """Bounds promise only a tenth of the real delays and skew."""
 
     @classmethod
     def _create_real_time(cls, rank: LocalRank, members: int, layout: SubgroupLayout) -> RealTimeClock:
@@ -44,7 +44,7 @@ class WithoutConfirmations(ConfirmedTimeClock, tag="unconfirmed"):
 
 
 class Unconfirmed(Broken):
-    """The same, and nobody is waited for: time alone decides, as in the paper."""
+    """The same without confirmations: time alone decides, as in the paper."""
 
     clock: Any
 
@@ -56,7 +56,7 @@ class Unconfirmed(Broken):
 
 @pytest.mark.parametrize("protocol", [HCG, BASIC, KEPT, BROKEN])
 def test_random_runs(protocol: str) -> None:
-    """The first two with nothing promised, and links that stall now and then."""
+    """The first two without any promise, and with links that stall now and then."""
     found = VerifyReport(protocol)
     for found in verify(protocol, 80, seed=11):
         if found.failed:
@@ -87,11 +87,11 @@ def run(protocol: str, subgroups: Sequence[str], seed: int) -> bool:
 
 @pytest.mark.parametrize("protocol", [KEPT, BROKEN])
 @pytest.mark.parametrize("subgroups", [["rt:4"], ["rt:3", "vt:3"], ["rt:3", "lt:2", "rt:2"]], ids=" ".join)
-def test_no_order_is_wrong_whether_promises_are_kept_or_broken(protocol: str, subgroups: list[str]) -> None:
+def test_causal_order_holds_whether_or_not_clock_bounds_do(protocol: str, subgroups: list[str]) -> None:
     assert all(run(protocol, subgroups, seed) for seed in range(20))
 
 
-def test_it_is_the_confirmations_that_keep_the_order_when_promises_are_broken() -> None:
+def test_without_confirmations_broken_clock_bounds_break_causal_order() -> None:
     assert not all(run(UNCONFIRMED, ["rt:4"], seed) for seed in range(20))
 
 
@@ -103,7 +103,7 @@ def packet(number: int, stamp: int) -> SubgroupPacket:
     return SubgroupPacket(b"", 0, number, number, [stamp])
 
 
-def test_time_alone_determines_when_a_message_is_next_once_it_is_confirmed() -> None:
+def test_a_confirmed_message_is_delivered_when_its_wait_is_over() -> None:
     mine = clock(3)
     mine.receive(0, packet(1, 1000))
     mine.receive_ack(2, LinearAck(0, 1010))
@@ -111,13 +111,13 @@ def test_time_alone_determines_when_a_message_is_next_once_it_is_confirmed() -> 
     assert mine.pending_ack() is None
     assert mine.advance_time(1010) == 1100
     assert mine.pending_ack() == LinearAck(0, 1010)
-    assert mine.advance_time(1099) is None  # that was asked for
+    assert mine.advance_time(1099) is None  # the wake-up at 1100 was requested above
     assert mine.next_in_order() is None
     mine.advance_time(1100)
     assert mine.next_in_order() == (0, packet(1, 1000))
 
 
-def test_what_is_not_confirmed_is_held_and_it_is_known_for_whom() -> None:
+def test_an_unconfirmed_message_is_held_and_the_awaited_members_are_known() -> None:
     mine = clock(3)
     mine.receive(0, packet(1, 1000))
     mine.advance_time(1100)
@@ -130,7 +130,7 @@ def test_what_is_not_confirmed_is_held_and_it_is_known_for_whom() -> None:
     assert mine.next_in_order() == (0, packet(1, 1000))
 
 
-def test_one_confirmation_is_for_everything_that_has_arrived() -> None:
+def test_one_confirmation_covers_everything_received_so_far() -> None:
     mine = clock()
     for number in range(1, 6):
         mine.receive(0, packet(number, 1000 + number))
@@ -140,7 +140,7 @@ def test_one_confirmation_is_for_everything_that_has_arrived() -> None:
     assert mine.pending_ack() is None
 
 
-def test_a_message_confirms_what_came_before_it() -> None:
+def test_a_message_confirms_everything_received_before_it() -> None:
     mine = clock()
     mine.receive(0, packet(1, 1000))
     assert mine.stamp(1005) == [1005]
@@ -148,7 +148,7 @@ def test_a_message_confirms_what_came_before_it() -> None:
     assert mine.pending_ack() is None
 
 
-def test_stamps_are_later_than_what_was_confirmed_though_the_clock_stands_still() -> None:
+def test_stamps_exceed_confirmed_times_even_if_the_clock_stands_still() -> None:
     mine = clock()
     mine.receive(0, packet(1, 1000))
     mine.advance_time(1010)
@@ -157,7 +157,7 @@ def test_stamps_are_later_than_what_was_confirmed_though_the_clock_stands_still(
 
 
 @pytest.mark.parametrize("bad", [packet(1, 900), packet(2, 1001), packet(1, 4 * 10**12), packet(1, 1000)])
-def test_what_no_correct_member_sends_is_refused(bad: SubgroupPacket) -> None:
+def test_packets_no_correct_member_sends_are_refused(bad: SubgroupPacket) -> None:
     mine = clock()
     mine.receive_ack(0, LinearAck(0, 1000))
     with pytest.raises(RemoteError):
@@ -166,7 +166,7 @@ def test_what_no_correct_member_sends_is_refused(bad: SubgroupPacket) -> None:
         mine.receive_ack(0, LinearAck(1, 1001))
 
 
-def test_a_clock_that_is_off_by_more_than_was_promised_is_not_refused() -> None:
+def test_a_clock_beyond_its_promised_skew_is_not_refused() -> None:
     clock().validate(0, packet(1, 10_000), 1000)
 
 

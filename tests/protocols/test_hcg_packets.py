@@ -19,7 +19,7 @@ from antecede.sim.scenario import scenario
 HCG = "antecede.protocols.hcg:Hcg"
 
 
-def test_layouts() -> None:
+def test_default_random_and_bounded_subgroup_layouts() -> None:
     assert SubgroupLayout.default(7) == SubgroupLayout(["rt:7"], longest_delay=0, skew=0)
     assert SubgroupLayout.default(8).subgroups == ["rt:4", "lt:2", "vt:2"]
     assert SubgroupLayout.default(11).subgroups == ["rt:7", "lt:2", "vt:2"]
@@ -60,7 +60,7 @@ def test_invalid_layouts_are_refused(layout: SubgroupLayout, reason: str) -> Non
         Hcg.with_layout(4, layout)
 
 
-def test_a_scenario_says_what_is_wrong_with_its_layout() -> None:
+def test_a_scenario_with_an_invalid_layout_is_refused_with_the_reason() -> None:
     with pytest.raises(InputError, match="layout: subgroups has 3 members"):
         scenario(protocol=HCG, peers=4, layout={"subgroups": ["rt:3"]})
 
@@ -139,7 +139,7 @@ G, L = GatewayPacket, SubgroupPacket
     ],
     ids=repr,
 )  # fmt: skip
-def test_what_no_correct_peer_sends_is_refused(
+def test_packets_no_correct_peer_sends_are_refused(
     subgroups: list[str], me: int, link: int, packet: Packet
 ) -> None:
     size = sum(int(each.partition(":")[2]) for each in subgroups)

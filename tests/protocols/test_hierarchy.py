@@ -46,7 +46,7 @@ class _ForgetsTheChain(InnerSuperPeer):
 
 
 class _ReportsTooMuch(InnerSuperPeer):
-    """What has arrived counts as delivered by everybody below."""
+    """Received messages count as delivered by every member below."""
 
     def _never_named(self) -> int:
         super()._never_named()
@@ -75,19 +75,19 @@ def test_random_executions_are_in_causal_order() -> None:
 
 
 @pytest.mark.parametrize("run", [450, 569, 651])
-def test_what_came_from_below_may_be_lacking_below(run: int) -> None:
+def test_members_below_may_lack_messages_from_below(run: int) -> None:
     """An inner super peer reported its own messages as delivered by everybody below it."""
     *_, last = verify(NAME, 1, 7, None, run)
     assert last.failed == 0, last.failures
 
 
 @pytest.mark.parametrize("name", ["ForgetsTheChain", "ReportsTooMuch"])
-def test_a_broken_hierarchy_is_found(name: str) -> None:
+def test_verify_finds_each_broken_hierarchy(name: str) -> None:
     assert report(f"{__name__}:{name}", 120).failed > 0
 
 
-def test_what_a_message_carries_depends_on_its_own_level() -> None:
-    """One super peer on the highest level: nothing is sent across, however many groups lie below it."""
+def test_control_information_depends_only_on_the_sender_s_level() -> None:
+    """With one super peer on the highest level, nothing is sent across, however many groups lie below it."""
     layout = {"above": HierarchyLayout.regular(1, 3, 3).above}
     result = simulate(
         scenario(protocol=NAME, peers=40, layout=layout, seconds=0.5, rate=2, probes=("costs",)),
@@ -106,12 +106,12 @@ def test_what_a_message_carries_depends_on_its_own_level() -> None:
         ([-1, 0, -1], "the lowest ranks are the super peers of the highest level"),
     ],
 )
-def test_a_layout_that_is_no_hierarchy_is_refused(above: list[int], reason: str) -> None:
+def test_an_invalid_hierarchy_layout_is_refused(above: list[int], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         scenario(protocol=NAME, peers=3, layout={"above": above}).resolved_layout()
 
 
-def test_packets_that_no_peer_sends_are_refused() -> None:
+def test_hierarchy_packets_no_correct_peer_sends_are_refused() -> None:
     members = Hierarchy.group(7)
     sent = members[3].broadcast(b"x", 0).sends[0]
     (up,) = [each for each in members[1].receive(3, sent.packet, 0).sends if each.to == (0,)]
@@ -168,7 +168,7 @@ def test_a_state_can_be_saved_at_any_moment(seed: int) -> None:
         members[rank] = restored
 
 
-def test_the_page_has_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_matches_the_stored_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks" / "hierarchy"))
     overhead = importlib.import_module("overhead")
     page = overhead.PAGE.read_text(encoding="utf-8")

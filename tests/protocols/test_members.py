@@ -34,7 +34,7 @@ FLAT = [name for name, protocol in catalog.PROTOCOLS.items() if issubclass(proto
 
 
 @protocols
-def test_bytes_are_what_the_wire_carries(protocol: type[Protocol]) -> None:
+def test_packets_round_trip_and_sizes_match_the_wire(protocol: type[Protocol]) -> None:
     one, other, _ = protocol.group(3)
     other.receive(0, one.broadcast(b"first", 0).sends[0].packet, 0)
     other.deliver(0)
@@ -47,7 +47,7 @@ def test_bytes_are_what_the_wire_carries(protocol: type[Protocol]) -> None:
     assert protocol.control_bytes(packet) + len(b"answer") == len(protocol.encode(packet))
 
 
-def test_bytes_as_the_papers_count() -> None:
+def test_packet_sizes_as_the_papers_count() -> None:
     counted = {}
     for name, protocol in catalog.PROTOCOLS.items():
         if protocol.layout is not None:
@@ -162,10 +162,10 @@ def test_a_packet_that_no_correct_peer_sends_is_refused(protocol: type[Protocol]
     ],
 )
 @pytest.mark.parametrize("in_a_batch", [False, True])
-def test_a_packet_that_names_what_this_peer_has_not_sent_is_held_until_it_has(
+def test_a_packet_naming_an_unsent_message_of_this_peer_is_held_until_it_is_sent(
     name: str, packet: Packet, in_a_batch: bool
 ) -> None:
-    """Its origin lies, but whoever relays it cannot know that."""
+    """Its origin lies, but a relay cannot know that."""
     member = catalog.find_protocol(name).group(3)[0]
     member.receive(2, packet, 0)
     assert member.deliver(0) is None
@@ -193,7 +193,7 @@ def test_a_valid_packet_of_another_protocol_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["timestamp", "timestamp-diff", "mbcp", "depseq", "flooding"])
-def test_a_number_is_refused_exactly_from_the_limit_on(name: str) -> None:
+def test_numbers_above_the_limit_are_refused(name: str) -> None:
     protocol = catalog.find_protocol(name)
     member = protocol.group(3)[0]
     packets: dict[type[Packet], Callable[[int], Packet]] = {
@@ -268,7 +268,7 @@ def test_state_of_an_unknown_kind_is_neither_saved_nor_restored() -> None:
         Wrong.restore(saved)
 
 
-def test_a_kernel_stands_in_for_the_class_that_declares_it_and_for_no_subclass() -> None:
+def test_a_kernel_replaces_only_the_class_that_declares_it() -> None:
     class Mine(Mbcp):
         pass
 

@@ -80,7 +80,7 @@ def play(protocol: str, script: list[tuple[str, int, int]]) -> ManualNetwork:
 
 @pytest.mark.parametrize("protocol", ["mbcp", "timestamp-diff"])
 @given(script=steps)
-def test_batches_are_delivered_in_causal_order_however_they_arrive(
+def test_batches_are_delivered_in_causal_order_in_any_arrival_order(
     protocol: str, script: list[tuple[str, int, int]]
 ) -> None:
     network = play(protocol, script)

@@ -27,7 +27,7 @@ from smallest_run import assert_passed
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
-def test_with_one_group_it_names_what_mbcp_names(script: list[tuple[int, int]]) -> None:
+def test_multigroup_with_one_group_names_the_same_causes_as_mbcp(script: list[tuple[int, int]]) -> None:
     """Each step: a peer receives the next packet from another; from itself, it broadcasts."""
     many, flat = Multigroup.group(4), Mbcp.group(4)
     links: dict[tuple[int, int], list[tuple[GroupPacket, DependencyPacket]]] = {}
@@ -93,7 +93,7 @@ def test_the_counter_example_of_forgetting_on_send() -> None:
     assert right[1].deliver(0) is None
 
 
-def test_a_trace_of_overlapping_groups_is_judged_by_who_is_in_which(tmp_path: Path) -> None:
+def test_a_trace_of_overlapping_groups_is_judged_by_group_membership(tmp_path: Path) -> None:
     given_groups = {"red": (0, 1, 2), "blue": (2, 3), "alone": (4,)}
     made = scenario(protocol="multigroup", peers=5, groups=given_groups, seconds=1, delay="1-300ms")
     metrics = simulate_to(tmp_path, made).metrics

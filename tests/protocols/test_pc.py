@@ -51,7 +51,7 @@ def test_causal_order_holds_while_links_open_and_close() -> None:
         (40, "hypercube", "wild:1us-300ms", 5),
     ],
 )
-def test_heavy_churn(peers: int, overlay: str, delay: str, seed: int) -> None:
+def test_causal_order_holds_under_heavy_link_churn(peers: int, overlay: str, delay: str, seed: int) -> None:
     """Links open, close and open again, 500 times a second, while their pings are in flight."""
     heavy = scenario(
         protocol="pc",

@@ -85,7 +85,7 @@ def test_a_forwarded_message_overflows_a_buffer_too() -> None:
     assert member.unsafe_links[2].buffer == []
 
 
-def test_after_the_timeout_the_ping_is_repeated_and_the_pong_of_either_will_do() -> None:
+def test_after_the_timeout_the_ping_is_repeated_and_either_pong_is_accepted() -> None:
     member = opened()
     member.broadcast(b"", 20)
     late = 10 + PONG_TIMEOUT
@@ -97,7 +97,7 @@ def test_after_the_timeout_the_ping_is_repeated_and_the_pong_of_either_will_do()
         assert one.wake(late + PONG_TIMEOUT) == NO_EFFECTS
 
 
-def test_one_wake_up_is_pending_however_many_links_are_unsafe() -> None:
+def test_at_most_one_wake_up_is_pending_for_all_unsafe_links() -> None:
     member = opened()
     assert member.link_opened(3, 20) == Effects((Send((1,), Ping(0, 3, 2)),))
     first = 10 + PONG_TIMEOUT
@@ -112,7 +112,7 @@ def test_one_wake_up_is_pending_however_many_links_are_unsafe() -> None:
     assert member.link_opened(3, 40 + PONG_TIMEOUT).wake_at == 40 + 2 * PONG_TIMEOUT
 
 
-def test_links_are_safe_at_once_while_nothing_was_delivered() -> None:
+def test_new_links_are_safe_at_once_before_any_delivery() -> None:
     alone, other = Pc.on_overlay([(), ()])
     assert alone.link_opened(1, 0) == NO_EFFECTS
     assert (alone.neighbours, alone.unsafe_links) == ((1,), {})
@@ -225,7 +225,7 @@ def test_closing_a_link_that_is_not_open_is_a_local_error() -> None:
         member.link_closed(3, 0)
 
 
-def test_limits_are_far_from_what_a_healthy_group_needs() -> None:
+def test_pc_limits_have_their_documented_values() -> None:
     assert (Pc.max_buffered, Pc.pong_timeout, Pc.max_recent_pings) == (10_000, 5 * SECOND, 1_000)
 
 

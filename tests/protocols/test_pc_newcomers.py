@@ -1,4 +1,5 @@
-"""Newcomers to a group with dynamic links: why a snapshot is needed, and what waits for it."""
+"""Newcomers to a group with dynamic links: why a snapshot is needed, and which packets are held until it
+arrives."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_a_newcomer_without_a_snapshot_delivers_old_messages_after_their_effects
 
 
 @pytest.mark.parametrize(("joiner", "heard"), [(ForgetfulJoiner, "ba"), (Joiner, "b")])
-def test_without_a_snapshot_what_the_contact_had_arrives_late_by_another_link(
+def test_without_a_snapshot_older_messages_arrive_late_over_another_link(
     joiner: type[Joiner], heard: str
 ) -> None:
     """0 has sent a, slow to 1, when 2 joins through 0; 0 sends b; then a link from 1 to 2 opens."""
@@ -162,7 +163,7 @@ def test_a_snapshot_makes_the_contact_safe_and_pings_for_the_other_links() -> No
     assert member.link_closed(1, 9) == NO_EFFECTS  # it needs no other contact
 
 
-def test_what_arrives_before_the_snapshot_is_received_after_it() -> None:
+def test_packets_arriving_before_the_snapshot_are_received_after_it() -> None:
     member = newcomer()
     early = [
         FloodPacket(b"", 2, 3),
@@ -217,7 +218,7 @@ def test_a_newcomer_that_loses_its_contact_chooses_another() -> None:
     assert member.neighbours == (2,)
 
 
-def test_a_contact_replies_with_all_it_has_and_its_link_is_safe() -> None:
+def test_a_contact_replies_with_a_full_snapshot_and_its_link_is_safe() -> None:
     contact = opened()
     contact.receive(1, FloodPacket(b"", 3, 1), 20)
     contact.receive(1, FloodPacket(b"", 3, 3), 20)
@@ -249,7 +250,7 @@ def test_a_contact_that_has_nothing_sends_an_empty_snapshot() -> None:
     ],
     ids=repr,
 )
-def test_what_no_correct_peer_sends_to_a_newcomer_is_refused(link: int, packet: Packet) -> None:
+def test_packets_no_correct_peer_sends_to_a_newcomer_are_refused(link: int, packet: Packet) -> None:
     member = newcomer()
     before = member.save()
     with pytest.raises(RemoteError):

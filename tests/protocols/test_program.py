@@ -38,7 +38,7 @@ def test_the_example_holds_in_every_schedule_and_in_random_executions() -> None:
     assert outcome.passed, outcome.failures
 
 
-def test_a_program_that_is_wrong_is_shown_where(tmp_path: Path) -> None:
+def test_a_wrong_program_is_reported_with_the_failing_schedule(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(EXAMPLE.read_text().replace("and all(n <= 0", "and any(n <= 0"))
     report = checked(command(wrong))
@@ -58,7 +58,9 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_a_program_that_is_no_protocol_is_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
+def test_a_program_that_does_not_implement_a_protocol_is_refused_in_one_sentence(
+    kind: str, tmp_path: Path
+) -> None:
     source, words = PROGRAMS[kind]
     program = tmp_path / "program.py"
     program.write_text(source or "")
@@ -78,7 +80,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_replies_are_hostile_until_they_are_validated(kind: str, tmp_path: Path) -> None:
+def test_replies_of_a_program_are_validated(kind: str, tmp_path: Path) -> None:
     answer, error, words = ANSWERS[kind]
     program = tmp_path / "program.py"
     program.write_text(
@@ -98,7 +100,7 @@ def test_a_member_takes_no_packets_of_other_protocols() -> None:
     assert ProgramPacket(b"{}", [(0, 1)]).message_ids() == ((0, 1),)
 
 
-def test_names_of_files_and_digests(tmp_path: Path) -> None:
+def test_program_protocols_are_named_by_file_and_digest(tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     program.write_text("1")
     before = fingerprint(command(program))

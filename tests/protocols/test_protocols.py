@@ -75,7 +75,9 @@ def judged(histories: Histories) -> Judgement:
 
 @protocols
 @given(scenario=scenarios)
-def test_exactly_once_in_causal_order_and_none_stuck(protocol: str, scenario: Scenario) -> None:
+def test_every_protocol_delivers_exactly_once_in_causal_order_with_none_stuck(
+    protocol: str, scenario: Scenario
+) -> None:
     made, histories, members = world(scenario, protocol)
     made.run()
     assert judged(histories).verdict.clean, smallest_run(arranged(scenario, protocol))
@@ -85,7 +87,7 @@ def test_exactly_once_in_causal_order_and_none_stuck(protocol: str, scenario: Sc
 
 def test_a_property_that_fails_shows_the_smallest_run() -> None:
     failing = Scenario("mbcp", 6, 0.5, seed=1, rate=40.0, delay="wild:1us-1s", most_messages=40)
-    properties: Any = test_exactly_once_in_causal_order_and_none_stuck
+    properties: Any = test_every_protocol_delivers_exactly_once_in_causal_order_with_none_stuck
     with pytest.raises(AssertionError, match="fails with 3 messages at 3 processes") as raised:
         properties.hypothesis.inner_test("broken_protocols:MbcpThatForgets", failing)
     assert "p2:1 arrived at p1 with causes {p1:1}." in str(raised.value)

@@ -49,5 +49,5 @@ def test_the_corrected_algorithm_passes() -> None:
         (printed.TakesAllFirst, 1),
     ],
 )
-def test_each_line_as_printed_is_wrong(line: type[Algorithm2], least: int) -> None:
+def test_each_line_as_printed_breaks_the_algorithm(line: type[Algorithm2], least: int) -> None:
     assert sum(wrong(line, seed) for seed in range(40)) >= least

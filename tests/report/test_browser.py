@@ -100,7 +100,7 @@ def test_nothing_overflows_the_page(browser: Chrome, report: Path, reproduction:
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_papers_page_has_its_essentials_first_and_every_column_of_the_scoreboard(
+def test_a_paper_page_shows_the_summary_first_and_every_scoreboard_column(
     browser: Chrome, reproduction: Path
 ) -> None:
     browser.get(reproduction.as_uri())

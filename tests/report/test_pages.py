@@ -74,7 +74,7 @@ STORY = [
 ]
 
 
-def test_a_wait_is_explained_by_the_message_that_ended_it() -> None:
+def test_a_hold_is_explained_by_the_message_that_ended_it() -> None:
     assert RunEvents(STORY).waits() == [Wait("c", "b:1", "a:1", 40 * 10**6, 90 * 10**6)]
 
 

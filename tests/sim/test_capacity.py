@@ -39,7 +39,7 @@ SMALL: tuple[tuple[str, dict[str, object], object, str, int], ...] = (
 
 
 @pytest.mark.parametrize(("protocol", "fields", "module", "limit", "value"), SMALL)
-def test_the_reference_takes_over_and_observers_see_every_event_once(
+def test_the_reference_takes_over_a_full_kernel_and_events_are_observed_once(
     monkeypatch: pytest.MonkeyPatch,
     protocol: str,
     fields: dict[str, object],

@@ -1,4 +1,4 @@
-"""Groups that change, on the event engine: what the reference gives, event for event."""
+"""Changing groups on the event engine match the reference event for event."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DETECTORS = (
 
 
 class ChangeLog(EventLog):
-    """All events, those of the view too."""
+    """All events, including view changes."""
 
     def change(self, process: int, kind: str, member: int, message: MessageId, time: int) -> None:
         self.events.append(("change", process, kind, member, message, time))
@@ -74,7 +74,7 @@ def any_changes(source: random.Random, peers: int, seconds: float) -> dict[str, 
 
 
 def any_scenario(seed: int, protocol: str) -> Scenario:
-    """Any run of a group that changes that the kernel can do."""
+    """A random changing-group run that the kernel supports."""
     source = random.Random(seed)
     pick = source.choice
     peers, seconds = pick((2, 3, 4, 5, 6, 8, 9, 12)), pick((1.0, 2.0, 4.0))
@@ -102,7 +102,7 @@ def run_compiled(given: Scenario) -> tuple[Metrics, list[tuple[object, ...]], in
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", range(8))
-def test_changing_groups_are_those_of_the_reference(protocol: str, seed: int) -> None:
+def test_the_event_engine_reproduces_changing_groups_of_the_reference(protocol: str, seed: int) -> None:
     given = any_scenario(seed, protocol)
     metrics, events = run_on_reference(given)
     compiled, shown, _ = run_compiled(given)
@@ -111,7 +111,7 @@ def test_changing_groups_are_those_of_the_reference(protocol: str, seed: int) ->
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_most_events_of_a_group_that_rarely_changes_are_compiled(protocol: str) -> None:
+def test_most_events_of_a_rarely_changing_group_run_in_the_kernel(protocol: str) -> None:
     given = scenario(protocol=protocol, peers=16, seconds=6, delay="1-20ms", churn=("join:2s",))
     metrics, events = run_on_reference(given)
     compiled, shown, calm = run_compiled(given)
@@ -120,7 +120,9 @@ def test_most_events_of_a_group_that_rarely_changes_are_compiled(protocol: str) 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_kernel_without_room_goes_by_turns(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_out_of_capacity_alternates_with_the_reference(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = Capacities(messages=60, causes=400, reports=300, entries=500, arrivals=500)
     monkeypatch.setattr(event, "CAPACITIES", small)
     monkeypatch.setattr(event, "_ROWS", (1 << 16) + 100)
@@ -146,7 +148,7 @@ def test_every_engine_leaves_the_same_trace_of_changes(tmp_path: Path) -> None:
     assert {"admit", "leave", "remove"} < set(kinds)
 
 
-def test_long_runs_of_groups_that_change_are_compiled() -> None:
+def test_long_runs_of_changing_groups_use_the_compiled_engine() -> None:
     given = scenario(protocol="mbcp", peers=100, seconds=60, churn=("poisson:0.1",))
     assert choose(given, observed=True).engine == "event"
     short = scenario(protocol="mbcp", peers=5, seconds=1, churn=("join:0.5s",))
@@ -164,14 +166,16 @@ REFUSED: tuple[tuple[dict[str, object], str], ...] = (
 
 
 @pytest.mark.parametrize(("fields", "why"), REFUSED)
-def test_what_is_refused_is_said(fields: dict[str, object], why: str) -> None:
+def test_unsupported_scenarios_fall_back_or_are_refused_with_the_reason(
+    fields: dict[str, object], why: str
+) -> None:
     given = scenario(**{"protocol": "mbcp", "detector": "adaptive", "peers": 200, "seconds": 100} | fields)
     assert choose(given, observed=False)[:2] == ("reference", why)
     with pytest.raises(InputError, match=why):
         choose(given, observed=False, engine="event")
 
 
-def test_fixed_groups_with_crashes_are_left_to_the_reference() -> None:
+def test_fixed_groups_with_crashes_run_on_the_reference() -> None:
     given = scenario(protocol="flooding", peers=200, seconds=100, faults=("crash:1s:3",))
     assert choose(given, observed=False)[:2] == (
         "reference",

@@ -43,8 +43,8 @@ def test_every_protocol_joins_leaves_and_removes(protocol: str) -> None:
     assert not any(each.unstable for each in world.members if each.is_member and each.me != 5)
 
 
-def test_nothing_is_remembered_of_those_who_are_gone() -> None:
-    """Not even by what others report after a stream is forgotten: tables and packets shrink back."""
+def test_members_forget_processes_that_have_left() -> None:
+    """Not even reports that arrive after a stream is forgotten bring it back: tables and packets shrink."""
     churn = [f"join:{1 + n / 5}s" for n in range(10)] + [f"leave:{1.5 + n / 5}s:{6 + n}" for n in range(10)]
     _, world = run(churn=churn, seconds=5, rate=4)
     for member in world.members[:6]:
@@ -77,7 +77,7 @@ def test_a_restart_within_the_time_out_removes_nobody() -> None:
     assert result.metrics.deliveries == 5 * result.metrics.messages
 
 
-def test_a_long_stop_is_found_removed_and_the_process_returns() -> None:
+def test_a_long_pause_is_detected_and_the_removed_process_returns() -> None:
     result, world = run(faults=["crash:1.5s-6s:2"])
     assert views(world) == [[0, 1, 3, 4, 5, 6]] * 6
     figures = result.metrics.measured
@@ -90,7 +90,7 @@ VCUBE = "vcube,test=200ms,remove=1s"
 
 
 @pytest.mark.parametrize("protocol", ["mbcp", "vcube"])
-def test_a_long_stop_is_found_by_tests_too(protocol: str) -> None:
+def test_a_long_pause_is_detected_by_vcube_tests(protocol: str) -> None:
     result, world = run(protocol, faults=["crash:1.5s-6s:2"], detector=VCUBE)
     assert views(world) == [[0, 1, 3, 4, 5, 6]] * 6
     figures = result.metrics.measured
@@ -99,7 +99,7 @@ def test_a_long_stop_is_found_by_tests_too(protocol: str) -> None:
     assert result.metrics.stuck == 0
 
 
-def test_whoever_answers_again_is_trusted_and_stays() -> None:
+def test_a_suspected_member_that_answers_again_stays() -> None:
     result, world = run("vcube", faults=["crash:1-1.6s:2"], detector=VCUBE)
     assert views(world) == [list(range(6))] * 6
     figures = result.metrics.measured
@@ -114,7 +114,7 @@ def test_members_test_log_n_others_in_a_round() -> None:
     assert tests == pytest.approx(64 * 6 * 20, rel=0.2)
 
 
-def test_those_who_join_and_leave_are_tested() -> None:
+def test_joining_and_leaving_members_are_tested() -> None:
     fields: dict[str, Any] = {"seconds": 5, "churn": "poisson:6:25%", "seed": 7, "detector": VCUBE}
     result, world = run("vcube", **fields)
     figures = result.metrics.measured
@@ -131,7 +131,7 @@ def test_the_smaller_side_of_a_partition_returns_to_the_larger() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_links_are_fifo_to_the_end_also_across_a_partition(seed: int) -> None:
+def test_links_stay_fifo_across_crashes_and_partitions(seed: int) -> None:
     """`pc` raises an error if not. Of what a crashed member leaves in flight, the first packets arrive."""
     faults = ["crash:500ms:2", "partition:300-600ms:0,1"]
     result, _ = run("pc", seconds=1, rate=20, delay="1-200ms", churn="poisson:4", faults=faults, seed=seed)
@@ -194,7 +194,7 @@ def test_processes_of_a_fixed_group_may_crash(protocol: str) -> None:
         ({"churn": "join:1s", "protocol": "pc", "overlay": "ring"}, "is arranged by its view"),
     ],
 )
-def test_what_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_impossible_scenarios_are_refused_with_the_reason(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         scenario(**({"protocol": "mbcp"} | fields))
     assert words in str(error.value)

@@ -87,7 +87,7 @@ def test_a_process_leaves_and_is_removed_from_all_its_groups() -> None:
     assert world.figures()["returns"] == 2  # one group after the other
 
 
-def test_a_part_of_all_groups_is_cut_off_and_returns() -> None:
+def test_a_partitioned_part_of_all_groups_returns() -> None:
     world = run(seconds=3, faults=["partition:300ms-4s:6"], detector="adaptive,remove=500ms")
     assert views(world) == {group: {tuple(sorted(peers))} for group, peers in GROUPS.items()}
     assert world.figures()["returns"] == 2
@@ -102,14 +102,14 @@ def test_a_restart_within_the_time_out_changes_nothing() -> None:
     assert 0.8 < result.metrics.deliveries / simulate(fixed).metrics.deliveries < 1
 
 
-def test_joining_takes_one_round_trip_whatever_the_process_is_in() -> None:
+def test_joining_takes_one_round_trip_whatever_other_groups_the_process_is_in() -> None:
     for churn in ("join:501ms:a", "join:501ms:a:7"):
         figures = run(delay="20ms", rate=1, seconds=1, churn=[churn]).figures()
         assert figures["joins"] == 1
         assert figures["join_welcome_max_ms"] <= 60  # it may wait for what its sponsor lacks
 
 
-def test_whoever_joins_sends_to_the_groups_that_it_is_in(tmp_path: Path) -> None:
+def test_a_newcomer_sends_only_to_groups_it_has_joined(tmp_path: Path) -> None:
     _, judged = audited(tmp_path, overlapping(seconds=3, churn=["join:200ms:a", "join:1s:b:8"]))
     assert judged.verdict.clean, texts(judged)
     rows = read_trace(tmp_path).to_pylist()
@@ -199,7 +199,7 @@ def test_random_churn_is_reproducible(tmp_path: Path) -> None:
     assert simulate(overlapping(**(fields | {"seed": 8}))).metrics != results[0].metrics
 
 
-def test_groups_without_order_across_them_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_order_across_groups_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalog.CHANGING, "multigroup", broken_groups.NamesNothing)
     _, judged = audited(tmp_path, overlapping(churn=["join:300ms:a"]))
     assert judged.verdict.causal_late_deliveries > 0
@@ -207,7 +207,7 @@ def test_groups_without_order_across_them_are_found(tmp_path: Path, monkeypatch:
     assert not judged.faults
 
 
-def test_few_senders_and_silent_ones_are_processes_in_whatever_groups(tmp_path: Path) -> None:
+def test_senders_and_silent_count_processes_in_any_group(tmp_path: Path) -> None:
     audited(tmp_path, overlapping(senders=2, silent=[0], churn=["join:300ms:a"]))
     rows = read_trace(tmp_path).to_pylist()
     assert {row["of_process"] for row in rows if row["kind"] == "send"} == {"p4"}
@@ -223,7 +223,7 @@ def test_few_senders_and_silent_ones_are_processes_in_whatever_groups(tmp_path: 
         ({"churn": ["join:1s"], "faults": ["loss:1%"]}, "links that are FIFO and lose nothing"),
     ],
 )
-def test_what_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_impossible_scenarios_are_refused_with_the_reason(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         overlapping(**fields)
     assert words in str(error.value)

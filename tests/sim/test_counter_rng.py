@@ -1,4 +1,4 @@
-"""Chance: the same everywhere, in whatever order it is asked, and distributed as it says."""
+"""Counter-based randomness: the same values in any order of calls, with the stated distributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ bits64 = st.integers(0, 2**64 - 1)
 
 
 def test_values_never_change_between_versions() -> None:
-    """A change here changes every trace that was ever replayed from a seed."""
+    """A change here changes the trace of every existing seed."""
     assert counter_rng.mix(0) == 0
     assert counter_rng.mix(1) == 0x5692161D100B05E5
     assert counter_rng.key(7, 1, 2, 3) == 0x553383BC6C38FBE4

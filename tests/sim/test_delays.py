@@ -83,12 +83,12 @@ def test_the_exponential_function_is_exact_to_the_last_digits() -> None:
         ("weibull:5ms", "no delay model 'weibull'; there are fixed, .*exp, lognormal, pareto"),
     ],
 )
-def test_a_mistake_is_one_sentence(text: str, sentence: str) -> None:
+def test_an_invalid_setting_is_refused_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         scenario(protocol="mbcp", delay=text)
 
 
-def test_a_protocol_that_needs_a_bound_says_so() -> None:
+def test_a_protocol_that_needs_a_delay_bound_is_refused_without_one() -> None:
     with pytest.raises(InputError, match="hcg needs to know the longest delay: exp:20ms has no upper bound"):
         scenario(protocol="hcg", delay="exp:20ms")
     scenario(protocol="hcg", delay="exp:20ms", local_delay="1-2ms")
@@ -124,7 +124,7 @@ def test_compiled_engines_give_the_same_events(protocol: str, delay: str) -> Non
         assert simulate(setting, engine="recurrence").metrics == metrics
 
 
-def test_what_may_take_years_falls_back_with_a_reason() -> None:
+def test_unbounded_delays_fall_back_to_the_reference_with_a_reason() -> None:
     setting = scenario(protocol="mbcp", delay="pareto:5ms,1.5")
     reason = "its delays may be very long, unless they are clipped, as in pareto:5ms,1.5,60s"
     assert choose(setting, False, long=True) == ("reference", reason, False)

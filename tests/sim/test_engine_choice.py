@@ -1,4 +1,4 @@
-"""Which engine runs a scenario, what kernels support, and what a user is told about it."""
+"""Which engine runs a scenario, what kernels support, and the reasons reported to users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antecede.sim.kernels.pc import event as pc
 from antecede.sim.scenario import Scenario, scenario
 
 
-def test_what_the_kernel_of_pc_does_not_support() -> None:
+def test_the_pc_kernel_refuses_unsupported_scenarios() -> None:
     cases: tuple[tuple[dict[str, object], str], ...] = (
         (
             {"network": {"model": "relayed", "behind": 2, "delay": "1ms"}},
@@ -34,7 +34,7 @@ def test_what_the_kernel_of_pc_does_not_support() -> None:
         assert pc.supports(scenario(protocol="pc", **fields)) == Unsupported(why)
 
 
-def test_what_the_event_kernel_of_flat_protocols_does_not_support() -> None:
+def test_the_flat_event_kernel_refuses_unsupported_scenarios() -> None:
     routed = {"model": "routed"}
     cases: tuple[tuple[dict[str, object], str], ...] = (
         (
@@ -48,7 +48,7 @@ def test_what_the_event_kernel_of_flat_protocols_does_not_support() -> None:
         assert flat_events.supports(scenario(protocol="mbcp", **fields)) == Unsupported(why)
 
 
-def test_what_the_kernel_of_hcg_does_not_support() -> None:
+def test_the_hcg_kernel_refuses_unsupported_scenarios() -> None:
     network = {"model": "relayed", "behind": 2, "delay": "1ms"}
     cases: tuple[tuple[dict[str, object], str], ...] = (
         ({"network": network}, "delays depend on what else is sent"),
@@ -63,7 +63,7 @@ def test_what_the_kernel_of_hcg_does_not_support() -> None:
         assert hcg.supports(scenario(protocol="hcg", **fields)) == Unsupported(why)
 
 
-def test_which_routed_networks_are_supported() -> None:
+def test_compiled_engines_refuse_unsupported_routed_networks() -> None:
     routed = {"model": "routed"}
     cases: tuple[tuple[dict[str, object], str], ...] = (
         ({"network": routed, "peers": 5000}, "routes between so many nodes take too much memory"),
@@ -99,7 +99,7 @@ def test_the_fastest_engine_is_chosen_with_a_reason() -> None:
         simulate(other, engine="recurrence")
 
 
-def test_what_a_sweep_needs_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_for_a_sweep_are_compiled_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[tuple[str, str]] = []
 
     def record(example: Scenario, engine: Engine) -> None:

@@ -61,7 +61,7 @@ def create(**fields: object) -> Scenario:
 
 
 def any_scenario(source: random.Random, protocol: str, **others: object) -> Scenario:
-    """Any run of a protocol that kernels can do."""
+    """A random run of a protocol that kernels support."""
     pick = source.choice
     peers = pick(SIZES)
     fields: dict[str, object] = {
@@ -77,7 +77,7 @@ def any_scenario(source: random.Random, protocol: str, **others: object) -> Scen
 
 
 def flat_scenario(source: random.Random) -> Scenario:
-    """Any run that the recurrence can do."""
+    """A random run that the recurrence supports."""
     pick = source.choice
     others: dict[str, object] = {
         "fifo": pick((None, True)),
@@ -164,7 +164,7 @@ def routed_scenario(source: random.Random, protocol: str) -> Scenario:
 
 
 @for_all(some.integers(0, 1 << 60))
-def test_the_recurrence_is_the_reference(seed: int) -> None:
+def test_the_recurrence_engine_equals_the_reference(seed: int) -> None:
     example = flat_scenario(random.Random(seed))
     assert simulate(example, engine="recurrence").metrics == simulate(example, engine="reference").metrics
 
@@ -173,7 +173,7 @@ def test_the_recurrence_is_the_reference(seed: int) -> None:
     "protocol", ["flooding", "pc", "freescale", "hcg", "basic", "vcube", "vcube-agg", *FLAT]
 )
 @for_all(some.integers(0, 1 << 60))
-def test_the_event_kernels_are_the_reference(protocol: str, seed: int) -> None:
+def test_the_event_kernels_equal_the_reference(protocol: str, seed: int) -> None:
     example = event_scenario(random.Random(seed), protocol)
     here, there = EventLog(), EventLog()
     assert simulate(example, [here], "event").metrics == simulate(example, [there], "reference").metrics
@@ -208,10 +208,10 @@ def test_every_engine_leaves_the_same_trace(tmp_path: Path, receives: bool, samp
 @for_all(
     some.integers(0, 1 << 60), some.sampled_from((0, 1, 5)), some.integers(1, 5), some.sampled_from((1, 2, 5))
 )
-def test_pc_begins_buffers_anew_asks_again_and_forgets_pings(
+def test_pc_restarts_buffers_repeats_pings_and_forgets_old_ones(
     seed: int, buffered: int, patience: int, pings: int
 ) -> None:
-    """As above, but for bounds that runs as short as these come to."""
+    """As above, with bounds low enough for these short runs to reach."""
     source = random.Random(seed)
     example = msgspec.structs.replace(event_scenario(source, "pc"), churn=source.choice((50.0, 200.0)))
     here, there = EventLog(), EventLog()
@@ -232,7 +232,7 @@ def test_the_event_kernels_measure_paper_002_as_the_reference_does(protocol: str
     assert here.events == there.events
 
 
-def test_what_is_lost_with_its_link_does_not_make_a_run_longer() -> None:
+def test_packets_lost_with_a_closed_link_do_not_lengthen_a_run() -> None:
     """With these seeds the last of all copies under way is on a link that closes."""
     for seed in (9, 42):
         example = scenario(
@@ -243,7 +243,7 @@ def test_what_is_lost_with_its_link_does_not_make_a_run_longer() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["hcg", "basic"])
-def test_a_gateway_that_forgets(protocol: str) -> None:
+def test_a_gateway_that_forgets_old_messages_matches_the_reference(protocol: str) -> None:
     """A gateway remembers a thousand messages of each sender; here one forwards more."""
     example = scenario(
         protocol=protocol, peers=5, seconds=1.2, rate=500, delay="0-30ms", local_delay="0-5ms",
@@ -255,7 +255,7 @@ def test_a_gateway_that_forgets(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", FLAT)
-def test_flat_protocols_with_many_peers_and_many_messages_of_one_under_way(protocol: str) -> None:
+def test_flat_protocols_match_with_many_peers_and_many_messages_in_flight(protocol: str) -> None:
     """More peers than are compared at once, and more messages of a sender than its ring has room for."""
     many = {"peers": 70, "most_messages": 150, "reply": 0.02, "delay": "wild:1us-1s"}
     burst = {"peers": 4, "workload": "rounds", "senders": 2, "burst": 50, "delay": "0-1s", "fifo": True}
@@ -266,8 +266,8 @@ def test_flat_protocols_with_many_peers_and_many_messages_of_one_under_way(proto
         assert here.events == there.events
 
 
-def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:
-    """Many more than there are rows go by before the one that is silent speaks."""
+def test_messages_delivered_while_silent_are_causes_of_a_later_send() -> None:
+    """Far more messages than table rows are delivered before the silent peer sends."""
     for protocol in ("mbcp", "timestamp-diff"):
         example = scenario(
             protocol=protocol, peers=9, seconds=4, delay="0-5ms", workload="drawn", interval="wild:1ms-3s"
@@ -275,7 +275,7 @@ def test_messages_that_went_by_a_silent_peer_are_still_its_causes() -> None:
         assert simulate(example, engine="recurrence").metrics == simulate(example, engine="reference").metrics
 
 
-def test_times_that_do_not_fit_into_32_bits() -> None:
+def test_times_beyond_32_bits_match_the_reference() -> None:
     example = scenario(protocol="mbcp", peers=6, seconds=3, delay="1-9s")
     found = simulate(example, engine="recurrence").metrics
     assert found == simulate(example, engine="reference").metrics

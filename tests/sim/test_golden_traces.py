@@ -40,7 +40,7 @@ def test_a_scenario_leaves_the_same_trace_on_every_engine(place: int, tmp_path: 
     golden = GOLDEN[place]
     given = scenario(**golden["scenario"])
     for engine in golden["engines"]:
-        if engine == "recurrence":  # it shows no events
+        if engine == "recurrence":  # it reports no events to observers
             metrics = simulate(given, engine=engine).metrics
         else:
             metrics = simulate_to(tmp_path / engine, given, engine=engine).metrics

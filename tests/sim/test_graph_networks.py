@@ -61,7 +61,7 @@ def test_packets_take_the_path_of_least_delay(folder: Path, file: str) -> None:
     assert metrics.measured["hops"] == 3
 
 
-def test_a_default_delay_of_graphml_is_that_of_edges_without_one(folder: Path) -> None:
+def test_the_graphml_default_delay_applies_to_edges_without_one(folder: Path) -> None:
     key = 'attr.name="delay" attr.type="string"/>'
     with_default = GRAPHML.replace(key, key.replace("/>", "><default>9ms</default></key>"), 1)
     (folder / "default.graphml").write_text(with_default.replace('<data key="d0">6ms</data>', ""))
@@ -69,7 +69,7 @@ def test_a_default_delay_of_graphml_is_that_of_edges_without_one(folder: Path) -
     assert delays == {(0, 1): 5_000_000, (0, 2): 30_000_000, (1, 2): 9_000_000}
 
 
-def test_without_delays_paths_have_the_fewest_hops_and_drawn_delays(folder: Path) -> None:
+def test_without_edge_delays_paths_minimise_hops_and_delays_are_drawn(folder: Path) -> None:
     (folder / "star.txt").write_text("hub a\nhub b\nhub c\nhub 0\n")
     assert read_graph(folder / "star.txt").names == ["hub", "a", "b", "c", "0"]
     (folder / "numbers.txt").write_text("10 2\n9 2 {}\n0 10\n")
@@ -114,7 +114,7 @@ def test_nodes_that_only_forward_are_named(folder: Path) -> None:
     assert "nodes of the network 3: 3 peers" in " ".join(done.stdout.split())
 
 
-def test_a_changed_file_is_another_scenario(folder: Path) -> None:
+def test_changing_the_graph_file_changes_the_scenario_key(folder: Path) -> None:
     network = scenario(protocol="mbcp", peers=3, network={"model": "graph", "file": "net.txt"})
     overlay = scenario(protocol="flooding", peers=3, overlay="graph,file=net.txt")
     before = network.key(), overlay.key()
@@ -123,7 +123,7 @@ def test_a_changed_file_is_another_scenario(folder: Path) -> None:
     assert overlay.key() != before[1]
 
 
-def test_a_compiled_engine_says_why_it_cannot(folder: Path) -> None:
+def test_compiled_engines_refuse_file_networks_with_the_reason(folder: Path) -> None:
     network = scenario(protocol="mbcp", peers=3, network={"model": "graph", "file": "net.txt"})
     assert engines.choose(network, False, long=True).reason == "its network is in a file"
     with pytest.raises(InputError, match="event engine cannot run this scenario: its network is in"):
@@ -157,13 +157,13 @@ BOMB = (
         ("<?xml version='1.0' encoding='nonsense'?><graphml/>", "is not XML"),
     ],
 )
-def test_a_file_that_is_no_graph_is_one_sentence(folder: Path, content: str, sentence: str) -> None:
+def test_a_malformed_graph_file_is_refused_in_one_sentence(folder: Path, content: str, sentence: str) -> None:
     (folder / "bad.txt").write_text(content, encoding="latin-1")
     with pytest.raises(InputError, match=sentence):
         scenario(protocol="mbcp", peers=3, network={"model": "graph", "file": "bad.txt"})
 
 
-def test_a_file_that_is_not_there_or_has_another_size(folder: Path) -> None:
+def test_a_missing_graph_file_or_one_of_another_size_is_refused(folder: Path) -> None:
     for arguments, sentence in [
         (("--network", "graph,file=nowhere"), "No such file"),
         (("--network", "graph,file=/dev/zero"), "/dev/zero is not a file"),

@@ -29,7 +29,7 @@ LAYOUTS: dict[str, object] = {
 
 
 @pytest.mark.parametrize("protocol", KINDS)
-def test_costs_are_called_as_ever(protocol: str) -> None:
+def test_cost_metric_names_are_unchanged(protocol: str) -> None:
     layout = {"layout": LAYOUTS[protocol]} if protocol in LAYOUTS else {}
     given = scenario(protocol=protocol, peers=6, seconds=1, probes=("costs",), **layout)
     packets, members = KINDS[protocol]

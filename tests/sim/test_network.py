@@ -22,7 +22,7 @@ def test_delays_stay_in_their_interval(bits: int) -> None:
     assert Fixed(5).sample(bits) == 5
 
 
-def test_a_clipped_normal_has_a_quarter_of_its_interval_as_deviation() -> None:
+def test_the_deviation_of_a_clipped_normal_is_a_quarter_of_its_interval() -> None:
     delay = ClippedNormal(0, 100 * MS)
     assert delay.sample(1 << 63) == pytest.approx(50 * MS, abs=1)
     assert delay.sample(round(0.8413447 * 2**64)) == pytest.approx(75 * MS, rel=1e-6)
@@ -50,7 +50,7 @@ def test_a_spike_delays_a_fifo_link_without_breaking_it() -> None:
     assert reordered != sorted(reordered)
 
 
-def test_a_delay_belongs_to_its_link_and_number_whoever_asks_first() -> None:
+def test_a_delay_depends_only_on_its_link_and_packet_number() -> None:
     one, other = (DirectNetwork(9, Uniform(0, SECOND), fifo=False) for _ in range(2))
     together = one.transmit(0, [1, 2], 10, 0)
     apart = [*other.transmit(0, [2], 99, 0), *other.transmit(0, [1], 5, 0)]
@@ -69,7 +69,7 @@ def test_faults_change_arrival_times_as_written() -> None:
     assert Duplicate(1.0, 9).apply([], 0, always) == []
 
 
-def test_a_fault_changes_nothing_for_the_packets_it_spares() -> None:
+def test_a_fault_leaves_unaffected_packets_unchanged() -> None:
     plain = DirectNetwork(4, Uniform(0, SECOND), fifo=False)
     faulty = DirectNetwork(4, Uniform(0, SECOND), fifo=False, faults=[Loss(0.5)])
     expected = arrivals(plain, 100)

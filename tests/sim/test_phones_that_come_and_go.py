@@ -42,7 +42,7 @@ def hub_of(world: ChangingSitesWorld, phone: int) -> int:
 
 
 @pytest.mark.parametrize("protocol", SITES)
-def test_phones_join_move_and_leave_and_no_member_hears_of_it(protocol: str) -> None:
+def test_phones_join_move_and_leave_without_changing_any_view(protocol: str) -> None:
     world = run(protocol, churn=["attach:0s:0", "attach:0s:1", "move:1s:4:2", "detach:1.5s:5"])
     assert hub_of(world, 4) == 2
     assert world.members[5].phase == Phase.ENDED
@@ -72,7 +72,7 @@ def test_a_super_peer_that_leaves_sends_its_phones_away_first() -> None:
     assert world.figures()["phone_returns"] == 0
 
 
-def test_a_phone_that_is_gone_for_good_is_given_up() -> None:
+def test_a_phone_that_never_returns_is_given_up() -> None:
     world = run(seconds=3, churn="attach:0s:0", faults=["crash:500ms:4"])
     assert not world.members[0].site.slots
     assert not any(each.unstable for each in world.members[:4])
@@ -99,7 +99,7 @@ def test_random_runs_are_clean(protocol: str, changes: int, tmp_path: Path) -> N
     assert simulate(scenario(churn=churn, faults=faults, **fields)).metrics == result.metrics
 
 
-def test_members_may_test_each_other_as_in_vcube() -> None:
+def test_groups_with_phones_may_use_the_vcube_failure_detector() -> None:
     world = run(
         peers=6, churn=["phones:4"], detector="vcube,test=100ms,report=1s,remove=500ms", faults=["crash:1s:2"]
     )
@@ -115,7 +115,7 @@ def test_members_may_test_each_other_as_in_vcube() -> None:
         ({"churn": "roam:x"}, "'x' is not a rate"),
     ],
 )
-def test_what_cannot_be_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_impossible_scenarios_are_refused_with_the_reason(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         scenario(**({"protocol": "freescale"} | fields))
     assert words in str(error.value)

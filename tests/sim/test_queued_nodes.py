@@ -35,7 +35,7 @@ def test_a_message_above_the_mtu_takes_several_transmissions() -> None:
     assert exact == Arrival(103 * MS, 1, 1)
 
 
-def test_one_server_processes_what_has_arrived_and_sends_in_turn() -> None:
+def test_one_server_handles_arrivals_and_sends_in_turn() -> None:
     """Peer 2 is busy with two packets and then sends; without one server it sends at once."""
     network = QueuedNodes(
         3, 1, Fixed(100 * MS), processing=MS, transmission=2 * MS, header=20, mtu=120, queue="node"

@@ -10,7 +10,7 @@ PEERS, BEHIND = 12, 5
 
 
 def test_a_message_reaches_the_relay_once() -> None:
-    """What remains of each copy's time without the way from the relay is the same for all."""
+    """The time of each copy minus its path from the relay is the same for all."""
     network = RelayedNetwork(3, DELAY, BEHIND)
     onward, direct = DirectNetwork(counter_rng.mix(3), DELAY, fifo=False), DirectNetwork(3, DELAY, fifo=False)
     for source in (0, 7):
@@ -26,7 +26,7 @@ def test_a_message_reaches_the_relay_once() -> None:
                 assert taken[each.destination] == each.time
 
 
-def test_a_relay_between_nobody_changes_nothing() -> None:
+def test_a_relay_with_nobody_behind_it_changes_nothing() -> None:
     to = range(1, PEERS)
     direct = DirectNetwork(3, DELAY, fifo=False).transmit(0, to, 10, 0)
     assert RelayedNetwork(3, DELAY, 0).transmit(0, to, 10, 0) == direct

@@ -23,7 +23,7 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("protocol", ["timestamp", "timestamp-diff", "mbcp"])
-def test_same_scenario_same_bytes_whatever_the_hash_seed(tmp_path: Path, protocol: str) -> None:
+def test_a_scenario_gives_the_same_bytes_with_any_hash_seed(tmp_path: Path, protocol: str) -> None:
     setting = scenario(protocol=protocol, peers=6, seconds=1, reply=0.05, faults=("duplicate:5%:50ms",))
     script = (
         "import sys; from antecede.sim.record import simulate_to; from antecede.sim.scenario import scenario;"

@@ -49,7 +49,7 @@ def test_different_scenarios_have_different_keys() -> None:
     assert base.key().startswith("mbcp-10-")
 
 
-def test_a_changed_protocol_of_the_user_has_another_key(
+def test_changing_a_user_protocol_changes_the_scenario_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = tmp_path / "own_protocol.py"

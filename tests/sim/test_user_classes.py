@@ -167,7 +167,7 @@ def test_names_with_parameters(text: str, name: str, parameters: dict[str, Any])
     assert parse_spec(write_spec(name, parameters)) == (name, parameters)
 
 
-def test_every_part_can_be_the_users_own(folder: Path) -> None:
+def test_every_component_can_be_a_user_class(folder: Path) -> None:
     setting = scenario(**EVERYTHING)
     histories = Histories(setting)
     result = simulate(setting, [histories])
@@ -181,7 +181,7 @@ def test_every_part_can_be_the_users_own(folder: Path) -> None:
     assert choose(setting, False, long=True).reason.startswith("own:")
 
 
-def test_a_delay_of_the_users_own_is_what_a_run_sees(folder: Path) -> None:
+def test_a_run_uses_the_user_s_delay_class(folder: Path) -> None:
     slow = scenario(protocol="mbcp", peers=5, delay="own:Bimodal,slow=1s,slow_one_in=5")
     metrics = simulate(slow).metrics
     assert metrics.held > 0
@@ -241,7 +241,9 @@ def test_a_workload_that_never_lets_time_pass_ends_in_a_sentence(folder: Path) -
         ({"overlay": "ring,width=3", "protocol": "flooding"}, "overlay ring has no 'width'"),
     ],
 )
-def test_a_mistake_is_one_sentence(folder: Path, fields: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_setting_is_refused_in_one_sentence(
+    folder: Path, fields: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(InputError, match=sentence):
         scenario(**{"protocol": "mbcp", **fields})
 
@@ -257,7 +259,7 @@ def test_a_mistake_is_one_sentence(folder: Path, fields: dict[str, Any], sentenc
         ({"network": "own:Backwards"}, "network own:Backwards returned Arrival"),
     ],
 )
-def test_what_goes_wrong_in_a_run_is_one_sentence(
+def test_an_error_in_user_code_during_a_run_is_one_sentence(
     folder: Path, fields: dict[str, Any], sentence: str
 ) -> None:
     setting = scenario(protocol="mbcp", peers=3, **fields)
@@ -340,7 +342,7 @@ def test_a_protocol_that_declares_or_returns_too_little_is_refused(
         find_protocol(f"wrong_{own}:Eager", tmp_path)
 
 
-def test_the_key_depends_on_every_module_that_is_named(folder: Path) -> None:
+def test_the_scenario_key_depends_on_every_named_module(folder: Path) -> None:
     for field in ("delay", "workload", "network", "overlay", "probes"):
         own = {
             "delay": "own:Bimodal",
@@ -364,7 +366,7 @@ def test_a_module_that_has_changed_is_loaded_again(folder: Path) -> None:
     assert messages() == 2
 
 
-def test_simulate_takes_them_with_parameters_as_text_and_json(folder: Path) -> None:
+def test_simulate_accepts_user_classes_with_text_or_json_parameters(folder: Path) -> None:
     done = antecede(
         "simulate", "--protocol", "flooding", "--peers", "7", "--seconds", "0.5", "--json",
         "--delay", '{"class": "own:Bimodal", "slow": "5ms"}', "--overlay", "own:Ladder",
@@ -382,7 +384,7 @@ def test_simulate_takes_them_with_parameters_as_text_and_json(folder: Path) -> N
     assert "Traceback" not in wrong.stderr
 
 
-def test_sweeps_load_them_on_sparks_workers(spark: SparkSession, tmp_path: Path) -> None:
+def test_sweeps_load_user_classes_on_spark_workers(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "swept_parts.py").write_text(MODULE)
     (tmp_path / "net.txt").write_text("a b 2ms\nb c 3ms\n")
     (tmp_path / "grid.toml").write_text(
@@ -418,7 +420,7 @@ def test_sweeps_load_them_on_sparks_workers(spark: SparkSession, tmp_path: Path)
     assert all(json.loads(row["measured"])["counted"] == 2 * row["deliveries"] for row in rows)
 
 
-def test_a_grid_of_tables(folder: Path) -> None:
+def test_a_grid_may_vary_user_classes_given_as_tables(folder: Path) -> None:
     delays = ["own:Bimodal", {"class": "own:Bimodal", "slow": "1s"}, "20ms"]
     made = expand({"protocol": "mbcp"}, {"delay": delays})
     assert [each.delay for each in made] == ["own:Bimodal", "own:Bimodal,slow=1s", "20ms"]

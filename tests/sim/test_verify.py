@@ -150,7 +150,7 @@ class MbcpWithHeartbeat(Mbcp):
         return Effects(effects.sends, now, effects.message)
 
 
-def test_a_run_of_a_protocol_with_a_heartbeat_ends() -> None:
+def test_a_run_ends_although_the_protocol_keeps_sending_heartbeats() -> None:
     assert report(f"{__name__}:MbcpWithHeartbeat", runs=5).passed
 
 

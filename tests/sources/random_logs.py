@@ -75,7 +75,8 @@ _LATIN_PIECES = [piece for piece in _PIECES if piece not in ("\u2028", "🙂")]
 
 
 class Written(NamedTuple):
-    """A file's text or bytes, and of each record what `order` should keep of it; None: its JSON, by value."""
+    """A file's text or bytes, and the payload `order` should emit for each record; None: its JSON, by
+    value."""
 
     data: str | bytes
     payloads: list[str | None]
@@ -293,7 +294,7 @@ def random_log(rng: random.Random, latin: bool) -> list[Logged]:
 
 
 def try_log(seed: int, folder: Path) -> list[str]:
-    """Write a random log, judge its files, and refuse any difference; what there was in it."""
+    """Write a random log, judge its files and raise on any difference; returns what the log contained."""
     rng = random.Random(seed)
     name = rng.choice([*FORMS])
     form = FORMS[name]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from commands import SAMPLES, refusal, run, run_json
 
 
-def test_a_room_of_matrix() -> None:
+def test_a_matrix_room_is_audited() -> None:
     code, found = run_json("audit", SAMPLES / "matrix.json")
     assert (code, found["preset"], found["records"], found["causes"]) == (1, "matrix", 4, 4)
     assert [each["id"] for each in found["missing"]] == ["$never-seen"]
@@ -20,7 +20,7 @@ def test_a_room_of_matrix() -> None:
     assert graphs["runs"][0]["depth"] == 4
 
 
-def test_events_one_by_one_and_without_ids(tmp_path: Path) -> None:
+def test_matrix_events_one_per_line_and_without_ids_are_read(tmp_path: Path) -> None:
     events = json.loads((SAMPLES / "matrix.json").read_text())["pdus"]
     del events[3]["event_id"]
     file = tmp_path / "room.jsonl"
@@ -51,7 +51,7 @@ def test_a_cycle_is_found_and_cannot_be_drawn() -> None:
     assert "a cycle of 2 nodes" in refusal("graph", SAMPLES / "graph.jsonl")
 
 
-def test_a_long_text_in_parquet_is_refused_before_every_row_has_a_copy(tmp_path: Path) -> None:
+def test_dictionary_encoded_long_text_is_refused_before_expansion(tmp_path: Path) -> None:
     """The file has a few kilobytes; its rows would have 80 GB."""
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 8000, pa.int32()), pa.array(["x" * 10_000_000]))
     column = pa.array(["p"] * 8000)
@@ -60,7 +60,7 @@ def test_a_long_text_in_parquet_is_refused_before_every_row_has_a_copy(tmp_path:
     assert "bytes of text" in refusal("audit", tmp_path / "graph.parquet")
 
 
-def test_order_is_strict_if_asked(tmp_path: Path) -> None:
+def test_order_refuses_bad_records_with_strict(tmp_path: Path) -> None:
     file = tmp_path / "graph.jsonl"
     file.write_text('{"id": "a", "parents": []}\n{"parents": []}\n')
     code, _ = run("order", file, "--out", tmp_path / "out")
@@ -68,7 +68,7 @@ def test_order_is_strict_if_asked(tmp_path: Path) -> None:
     assert "row 2" in refusal("order", file, "--out", tmp_path / "strict", "--strict")
 
 
-def test_a_parent_of_blanks_is_none(tmp_path: Path) -> None:
+def test_a_blank_parent_counts_as_none(tmp_path: Path) -> None:
     file = tmp_path / "graph.csv"
     file.write_text("id,parent_id,parents\na,  ,\nb,a,\n")
     code, found = run_json("audit", file)

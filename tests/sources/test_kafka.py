@@ -105,7 +105,9 @@ def test_the_columns_of_structured_streaming_in_json(tmp_path: Path) -> None:
         ({"payload": '{"a":' * 3000}, None),
     ],
 )
-def test_odd_records_do_no_harm(change: dict[str, object], why: str | None, tmp_path: Path) -> None:
+def test_unusual_kafka_records_are_handled(
+    change: dict[str, object], why: str | None, tmp_path: Path
+) -> None:
     good = {"topic": "t", "partition": 0, "offset": 1, "ts": 5, "headers": [], "payload": ""}
     file = tmp_path / "dump.jsonl"
     effect = good | {"offset": 2, "headers": ["causation_id", "t-0@1"]}
@@ -130,7 +132,7 @@ def test_debezium_with_transactions_and_snapshots(tmp_path: Path) -> None:
     assert all(row["payload"] in file.read_text() for row in (*ordered, *held))
 
 
-def test_rows_of_a_snapshot_share_a_position_and_are_not_copies(tmp_path: Path) -> None:
+def test_snapshot_rows_sharing_a_position_are_not_duplicates(tmp_path: Path) -> None:
     """PostgreSQL's connector gives all of them the position at which the snapshot was taken."""
     events = [json.loads(line) for line in (SAMPLES / "debezium.jsonl").read_text().splitlines()]
     snapshot = [events[0], events[1] | {"source": events[0]["source"] | {"snapshot": "last"}}]
@@ -143,7 +145,7 @@ def test_rows_of_a_snapshot_share_a_position_and_are_not_copies(tmp_path: Path) 
     assert (code, found["records"], len(found["duplicates"])) == (1, 4, 1)
 
 
-def test_debezium_within_a_dump_of_kafka(tmp_path: Path) -> None:
+def test_debezium_events_within_a_kafka_dump_are_read(tmp_path: Path) -> None:
     """With their schema, in two topics, the second event of a transaction before the first."""
     events = [json.loads(line) for line in (SAMPLES / "debezium.jsonl").read_text().splitlines()]
     first, second = events[3], events[4]

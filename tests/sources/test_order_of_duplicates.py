@@ -25,9 +25,7 @@ def kafka_record(offset: int, name: str, payload: str) -> Row:
 
 
 @pytest.mark.parametrize("name", ["k1.jsonl", "k2.jsonl", "k3.jsonl", "k4.jsonl", "k5.jsonl.gz"])
-def test_of_records_with_one_id_the_first_stays_whatever_the_file_is_called(
-    tmp_path: Path, name: str
-) -> None:
+def test_the_first_of_duplicate_records_is_retained_whatever_the_file_name(tmp_path: Path, name: str) -> None:
     records = [kafka_record(1, "o1", "a"), kafka_record(2, "o2", "first"), kafka_record(3, "o2", "second")]
     data = "".join(json.dumps(record) + "\n" for record in records).encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
@@ -40,7 +38,7 @@ def test_of_records_with_one_id_the_first_stays_whatever_the_file_is_called(
 
 
 @pytest.mark.parametrize("second", ["2", "9"])
-def test_the_dependencies_of_the_first_count(tmp_path: Path, second: str) -> None:
+def test_dependencies_of_the_first_duplicate_count(tmp_path: Path, second: str) -> None:
     table = tmp_path / "dup.csv"
     table.write_text(f"id,parents,v\na,,1\na,zz,{second}\nb,a,3\n")
     columns = ("--id", "id", "--deps", "parents")
@@ -52,7 +50,7 @@ def test_the_dependencies_of_the_first_count(tmp_path: Path, second: str) -> Non
     assert shown == [line for line in out.splitlines() if line.startswith(("duplicate:", "•"))]
 
 
-def test_the_first_of_several_files_stays_also_if_another_is_preferred(tmp_path: Path) -> None:
+def test_the_duplicate_in_the_first_file_is_retained_even_if_by_prefers_another(tmp_path: Path) -> None:
     for file, at in (("a", 5), ("b", 1)):
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / "in" / f"{file}.csv").write_text(f"id,parents,at\nx,,{at}\n")

@@ -1,4 +1,4 @@
-"""What `order` says about its result: reasons, examples, folders, and what is wrong with its options."""
+"""What `order` reports: reasons, examples, folders, and invalid options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows_of(out: Path, outcome: str) -> list[dict[str, Any]]:
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
 
-def test_rows_of_tables_that_cannot_be_read_are_among_the_bad_ones(tmp_path: Path) -> None:
+def test_unreadable_table_rows_are_among_the_bad_rows(tmp_path: Path) -> None:
     table = tmp_path / "fields.csv"
     table.write_text("id,parents\na,\nb\nc,a,x\nd,a\n")
     _, found = run_json("order", table, *IDS, "--out", tmp_path / "out")
@@ -30,7 +30,7 @@ def test_rows_of_tables_that_cannot_be_read_are_among_the_bad_ones(tmp_path: Pat
     assert (kind["left_out"], found["lineage"]["rows_skipped"]) == (False, 0)
 
 
-def test_a_folder_that_was_not_written_is_not_named(tmp_path: Path) -> None:
+def test_the_summary_names_only_folders_that_were_written(tmp_path: Path) -> None:
     table = tmp_path / "held.csv"
     table.write_text("id,parents\na,z\n")
     _, out = run("order", table, *IDS, "--out", tmp_path / "out")
@@ -59,9 +59,7 @@ def test_a_folder_that_was_not_written_is_not_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_reason_of_a_quarantined_row_says_what_is_wrong(
-    tmp_path: Path, name: str, text: str, reason: str
-) -> None:
+def test_quarantined_rows_carry_a_specific_reason(tmp_path: Path, name: str, text: str, reason: str) -> None:
     (tmp_path / name).write_text(text)
     run_json("order", tmp_path / name, "--out", tmp_path / "out")
     assert [row["reason"] for row in rows_of(tmp_path / "out", "quarantined")] == [reason]
@@ -81,7 +79,7 @@ def change(table: str, number: int) -> dict[str, Any]:
     return {"op": "c", "source": source | {"lsn": number}, "before": None, "after": {"id": number}}
 
 
-def test_topics_of_change_events_are_called_as_audit_calls_them(tmp_path: Path) -> None:
+def test_order_names_change_event_topics_like_audit(tmp_path: Path) -> None:
     log = tmp_path / "changes.jsonl"
     log.write_text("".join(json.dumps(change("customers", number)) + "\n" for number in (1, 2)))
     run_json("order", log, "--out", tmp_path / "out")
@@ -90,7 +88,7 @@ def test_topics_of_change_events_are_called_as_audit_calls_them(tmp_path: Path) 
     assert refused == f"--snapshot-of: {log} has no topic shop.nope; it has shop.public.customers"
 
 
-def test_several_causes_in_one_text_need_another_template_of_a_preset(tmp_path: Path) -> None:
+def test_several_causes_in_one_text_get_a_hint_on_the_preset_template(tmp_path: Path) -> None:
     table, preset = tmp_path / "log.csv", tmp_path / "mine.toml"
     table.write_text("nr,wer,ursache\na,x,\nb,x,\nc,y,a b\n")
     preset.write_text(
@@ -113,7 +111,7 @@ def test_several_causes_in_one_text_need_another_template_of_a_preset(tmp_path: 
         ("table.csv", None),
     ],
 )
-def test_what_a_file_is_its_content_says(tmp_path: Path, name: str, data: bytes | None) -> None:
+def test_the_file_format_is_detected_by_content(tmp_path: Path, name: str, data: bytes | None) -> None:
     file = tmp_path / name
     if data is None:
         pq.write_table(pa.table({"id": ["b", "a"], "parents": [["a"], []]}), file)

@@ -92,7 +92,7 @@ FRAMED = {
 
 
 @pytest.mark.parametrize("framing", FRAMED)
-def test_protobuf_gives_what_json_gives(framing: str, tmp_path: Path) -> None:
+def test_otlp_protobuf_and_json_give_the_same_result(framing: str, tmp_path: Path) -> None:
     file = tmp_path / "spans.bin"
     _, expected = run_json("audit", SAMPLES / "otlp.json")
     for data in (FRAMED[framing], gzip.compress(FRAMED[framing])):
@@ -117,7 +117,7 @@ def compressed_by_collector(messages: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["json", "proto"])
-def test_what_the_collector_has_compressed_message_by_message_is_read(form: str, tmp_path: Path) -> None:
+def test_otlp_compressed_per_message_by_the_collector_is_read(form: str, tmp_path: Path) -> None:
     lines = (SAMPLES / "otlp.json").read_bytes().splitlines()
     file = tmp_path / "traces.zst"
     file.write_bytes(compressed_by_collector(lines if form == "json" else REQUESTS))
@@ -143,7 +143,9 @@ def test_damaged_and_oversized_messages_of_the_collector_are_refused(tmp_path: P
 
 
 @pytest.mark.parametrize("framing", FRAMED)
-def test_a_cut_file_is_recognised_and_its_end_is_counted(framing: str, tmp_path: Path) -> None:
+def test_a_truncated_protobuf_file_is_recognised_and_its_end_counted_as_bad(
+    framing: str, tmp_path: Path
+) -> None:
     data = FRAMED[framing]
     for end in range(60, len(data), 37):
         found = recognise(data[:end])
@@ -157,7 +159,7 @@ def test_a_cut_file_is_recognised_and_its_end_is_counted(framing: str, tmp_path:
 
 
 @given(st.binary(max_size=60), st.integers(0, 500), st.integers(0, 60))
-def test_damaged_bytes_end_in_words(
+def test_damaged_protobuf_raises_nothing_but_input_errors(
     tmp_path_factory: pytest.TempPathFactory, inserted: bytes, at: int, cut: int
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "damaged.bin"
@@ -170,7 +172,7 @@ def test_damaged_bytes_end_in_words(
             list(read_otlp_protobuf(file, bad))
 
 
-def test_a_group_or_a_long_number_is_refused(tmp_path: Path) -> None:
+def test_protobuf_groups_and_overlong_varints_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "spans.bin"
     for junk, why in (
         (b"\x0b", "wire type 3"),

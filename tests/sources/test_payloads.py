@@ -75,7 +75,7 @@ def test_keys_and_headers_of_dumps_in_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_rows_of_csv_are_as_they_are_in_the_file(tmp_path: Path, end: str) -> None:
+def test_csv_rows_are_emitted_byte_for_byte(tmp_path: Path, end: str) -> None:
     lines = ['b,"say ""hi""",a', '"a",  two , ', 'c,"two' + end + 'lines",a']
     file = tmp_path / "graph.csv"
     file.write_bytes(end.join(["id,text,parents", *lines, ""]).encode())
@@ -83,7 +83,7 @@ def test_rows_of_csv_are_as_they_are_in_the_file(tmp_path: Path, end: str) -> No
     assert {row["id"]: row["payload"] for row in rows} == {"b": lines[0], "a": lines[1], "c": lines[2]}
 
 
-def test_records_within_a_document_are_as_they_are_written_there(tmp_path: Path) -> None:
+def test_records_of_a_json_document_are_emitted_as_written(tmp_path: Path) -> None:
     text = (SAMPLES / "matrix.json").read_text()
     file = tmp_path / "room.json"
     file.write_text(text.replace('"type":', '"depth": 1.0e1,   "type":'))
@@ -124,7 +124,7 @@ def test_debezium_in_dumps_of_text_keeps_values_and_times(tmp_path: Path) -> Non
     assert row["payload"] == alone.read_text().rstrip("\n")
 
 
-def test_a_column_of_parquet_that_a_preset_names(tmp_path: Path) -> None:
+def test_a_preset_may_name_a_parquet_column_as_payload(tmp_path: Path) -> None:
     table = {"id": ["a", "b"], "parents": ["", "a"], "image": [NOT_TEXT, b""]}
     pq.write_table(pa.table(table), tmp_path / "graph.parquet")
     preset = tmp_path / "mine.toml"
@@ -138,7 +138,7 @@ def test_a_column_of_parquet_that_a_preset_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
 @pytest.mark.parametrize("sample", ["kcat.jsonl", "debezium.jsonl", "dependencies.csv", "orders.console.txt"])
-def test_rows_of_sources_that_cannot_be_read_are_quarantined_with_their_text(
+def test_unreadable_source_rows_are_quarantined_with_their_text(
     spark: SparkSession, tmp_path: Path, sample: str, engine: str
 ) -> None:
     file, bad = tmp_path / sample, b'{"topic": "caf\xe9'
@@ -157,7 +157,7 @@ def test_rows_of_sources_that_cannot_be_read_are_quarantined_with_their_text(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_the_events_of_shiviz_are_as_they_are_in_the_file(tmp_path: Path, end: str) -> None:
+def test_shiviz_events_are_emitted_as_written(tmp_path: Path, end: str) -> None:
     lines = ['ana {"ana": 1}', "say  é", 'ben {"ana": 1, "ben": 1}', "hear"]
     log = tmp_path / "run.log"
     log.write_bytes(end.join(["=== one ===", *lines, ""]).encode())
@@ -166,7 +166,7 @@ def test_the_events_of_shiviz_are_as_they_are_in_the_file(tmp_path: Path, end: s
     assert [row["payload"] for row in rows] == [end.join(lines[:2]), end.join(lines[2:])]
 
 
-def test_events_of_shiviz_that_are_not_utf_8(tmp_path: Path) -> None:
+def test_shiviz_events_that_are_not_utf_8_need_the_encoding(tmp_path: Path) -> None:
     """Without the encoding they are quarantined as they are, and with it they are text."""
     event, log = b'ana {"ana": 1}\ncaf\xe9', tmp_path / "run.log"
     log.write_bytes(event + b'\nben {"ben": 1}\nhear\n')

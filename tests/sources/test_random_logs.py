@@ -40,7 +40,7 @@ SAMPLE_BYTES = [file.read_bytes() for file in sorted(SAMPLES.iterdir())]
     inserted=st.binary(max_size=6) | st.sampled_from(DEEP_AND_ODD),
     preset=st.sampled_from(list(PRESETS)),
 )
-def test_damaged_files_end_in_words(
+def test_damaged_files_give_records_bad_rows_or_one_sentence(
     sample: bytes,
     at: int,
     cut: int,

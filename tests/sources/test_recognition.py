@@ -39,7 +39,7 @@ def test_a_sample_is_recognised(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if not name.endswith((".parquet", ".pb"))])
-def test_the_first_kilobyte_is_enough_and_names_play_no_part(name: str, tmp_path: Path) -> None:
+def test_recognition_needs_only_the_first_kilobyte_and_ignores_names(name: str, tmp_path: Path) -> None:
     head = (SAMPLES / name).read_bytes()[:1024]
     found = recognise(head)
     assert found is not None
@@ -76,7 +76,7 @@ def test_other_files_are_not_taken_for_a_format(text: str) -> None:
     assert recognise(text.encode()) is None
 
 
-def test_a_document_is_recognised_wherever_it_is_cut() -> None:
+def test_a_truncated_document_is_still_recognised() -> None:
     whole = (SAMPLES / "jaeger.json").read_bytes()
     at = whole.index(b'"spans"') + 10
     for end in range(at, at + 700, 7):
@@ -120,7 +120,7 @@ def test_the_list_of_sources() -> None:
         (("[", "[["), "is not a preset"),
     ],
 )
-def test_a_preset_that_cannot_be_used_is_refused(change: tuple[str, str], why: str, tmp_path: Path) -> None:
+def test_an_invalid_preset_is_refused(change: tuple[str, str], why: str, tmp_path: Path) -> None:
     _, printed = run("sources", "otlp")
     assert change[0] in printed
     file = tmp_path / "mine.toml"
@@ -136,7 +136,7 @@ def test_files_of_two_formats_in_a_folder_are_refused(tmp_path: Path) -> None:
     assert "holds jaeger (jaeger.json) and otlp (otlp.json)" in refusal("audit", tmp_path)
 
 
-def test_the_preset_that_the_page_shows_can_be_used(tmp_path: Path) -> None:
+def test_the_documented_preset_works(tmp_path: Path) -> None:
     page = (SAMPLES.parents[2] / "docs" / "sources.md").read_text()
     (shown,) = re.findall(r"```toml\n(name = .+?)```", page, re.DOTALL)
     (tmp_path / "mine.toml").write_text(shown)
@@ -145,7 +145,7 @@ def test_the_preset_that_the_page_shows_can_be_used(tmp_path: Path) -> None:
     )
 
 
-def test_a_changed_preset_is_used(tmp_path: Path) -> None:
+def test_an_edited_preset_takes_effect(tmp_path: Path) -> None:
     """A user's own JSON lines, by a preset that began as another one."""
     _, printed = run("sources", "otel-table")
     lines = [line for line in printed.splitlines() if not line.startswith(("id =", "process =", "causes ="))]
@@ -165,7 +165,9 @@ def test_a_changed_preset_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["audit", "graph", "advise"])
 @pytest.mark.parametrize("name", ["log.jsonl", "log.csv", "folder/log.jsonl"])
-def test_a_table_of_no_known_format_is_told_where_to_look(command: str, name: str, tmp_path: Path) -> None:
+def test_an_unrecognised_table_gets_hints_on_map_preset_and_sources(
+    command: str, name: str, tmp_path: Path
+) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("a,b\n1,2\n" if name.endswith(".csv") else '{"a": 1, "b": 2}\n{"a": 2, "b": 3}\n')
@@ -200,7 +202,9 @@ EDITING = '{"kind": "concurrent", "endContent": "", "numAgents": 2, "txns": [\
 @pytest.mark.parametrize(
     ("text", "records", "causes"), [(SHIVIZ, 4, 4), (EDITING, 2, 1)], ids=["shiviz", "editing"]
 )
-def test_what_import_reads_is_recognised_too(text: str, records: int, causes: int, tmp_path: Path) -> None:
+def test_formats_that_import_reads_are_recognised_by_audit(
+    text: str, records: int, causes: int, tmp_path: Path
+) -> None:
     for name, data in (("my.log", text.encode()), ("data.gz", gzip.compress(text.encode()))):
         file = tmp_path / name
         file.write_bytes(data)
@@ -220,7 +224,7 @@ def test_the_commits_of_a_repository_are_recognised(tmp_path: Path) -> None:
     assert (code, found["records"], found["causes"]) == (0, 2, 1)
 
 
-def test_rows_that_import_would_leave_out_are_counted_by_audit_too(tmp_path: Path) -> None:
+def test_audit_counts_rows_that_import_would_skip(tmp_path: Path) -> None:
     file = tmp_path / "my.log"
     file.write_text(SHIVIZ + "no clock here\n")
     code, found = run_json("audit", file)
@@ -230,7 +234,7 @@ def test_rows_that_import_would_leave_out_are_counted_by_audit_too(tmp_path: Pat
     assert "antecede sources" in refusal("audit", file)
 
 
-def test_a_log_of_which_a_host_is_out_of_order_is_not_called_clean_without_saying_so(tmp_path: Path) -> None:
+def test_a_clean_verdict_mentions_events_logged_out_of_order(tmp_path: Path) -> None:
     """ShiViz sorts such events by their clocks too, and draws them; it says nothing."""
     file = tmp_path / "my.log"
     file.write_text('ana {"ana":2}\nsecond\nana {"ana":1}\nfirst\nben {"ben":1, "ana":2}\nreceive\n')
@@ -257,7 +261,7 @@ def test_a_document_with_a_span_on_each_line_is_one_document(tmp_path: Path) -> 
     assert (code, found["records"], found["causes"], found["preset"]) == (0, 2, 1, "otlp")
 
 
-def test_a_table_with_parents_need_not_be_one_of_dependencies(tmp_path: Path) -> None:
+def test_a_table_with_id_author_and_parents_is_recognised_as_a_graph(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("id,author,parents\n001,ana,\n01,ana,001\n")
     code, found = run_json("audit", file)
@@ -266,7 +270,7 @@ def test_a_table_with_parents_need_not_be_one_of_dependencies(tmp_path: Path) ->
     assert run("order", file, "--out", tmp_path / "out")[0] == 0
 
 
-def test_a_record_of_which_the_time_cannot_be_read_is_not_skipped(tmp_path: Path) -> None:
+def test_a_record_with_an_unreadable_time_is_not_skipped(tmp_path: Path) -> None:
     file = tmp_path / "spans.csv"
     file.write_text(
         "TraceId,SpanId,ParentSpanId,ServiceName,Timestamp\n0a,01,,a,2026-01-01T00:00:00Z\n0a,02,01,b,nonsense\n"
@@ -276,7 +280,7 @@ def test_a_record_of_which_the_time_cannot_be_read_is_not_skipped(tmp_path: Path
     assert (found["lineage"]["rows_read"], found["lineage"]["rows_skipped"]) == (2, 0)
 
 
-def test_a_table_that_ends_within_a_letter_of_utf_16(tmp_path: Path) -> None:
+def test_a_table_truncated_within_a_utf_16_character_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "graph.csv"
     file.write_bytes("node,process,parents\n".encode("utf-16") + b"a")
     refused = refusal("audit", file, "--preset", "dependencies")

@@ -15,7 +15,7 @@ OTLP, JAEGER = SAMPLES / "otlp.json", SAMPLES / "jaeger.json"
 TRACE = "5b8efff798038103d269b633813fc60c"
 
 
-def test_otlp_is_audited_as_it_is() -> None:
+def test_otlp_is_audited_without_conversion() -> None:
     code, found = run_json("audit", OTLP)
     assert code == 1
     assert (found["preset"], found["records"], found["processes"], found["causes"]) == ("otlp", 6, 3, 5)
@@ -29,7 +29,7 @@ def test_otlp_is_audited_as_it_is() -> None:
     assert found["bad_rows"] == 0
 
 
-def test_the_verdict_is_in_words() -> None:
+def test_the_verdict_on_spans_is_printed_in_sentences() -> None:
     code, out = run("audit", OTLP)
     assert code == 1
     words = " ".join(out.split())
@@ -38,7 +38,7 @@ def test_the_verdict_is_in_words() -> None:
     assert "nothing is corrected" in words
 
 
-def test_a_link_is_a_cause_as_a_parent_is(tmp_path: Path) -> None:
+def test_span_links_count_as_causes_like_parents(tmp_path: Path) -> None:
     _, found = run_json("graph", OTLP, "--out", tmp_path / "graph")
     edges = pq.read_table(tmp_path / "graph" / "edges.parquet").to_pylist()
     linked = [edge for edge in edges if "7" * 32 + ":bbb19b7ec3c1b001" in edge.values()]
@@ -46,7 +46,7 @@ def test_a_link_is_a_cause_as_a_parent_is(tmp_path: Path) -> None:
     assert found["runs"][0]["depth"] == 5
 
 
-def test_jaeger_is_audited_and_skew_alone_is_no_violation() -> None:
+def test_jaeger_is_audited_and_clock_skew_alone_is_not_a_violation() -> None:
     code, found = run_json("audit", JAEGER)
     assert code == 0
     assert (found["preset"], found["records"], found["causes"], found["clean"]) == ("jaeger", 3, 3, True)
@@ -54,7 +54,7 @@ def test_jaeger_is_audited_and_skew_alone_is_no_violation() -> None:
     assert (skew["cause_process"], skew["largest"]) == ("customer@db-1", 5_000_000)
 
 
-def test_spans_are_ordered_with_what_they_carry(tmp_path: Path) -> None:
+def test_spans_are_ordered_with_their_original_text(tmp_path: Path) -> None:
     code, found = run_json("order", OTLP, "--out", tmp_path / "out")
     assert code == 0
     assert (found["ordered"], found["held"]) == (5, 1)
@@ -92,7 +92,7 @@ def test_ids_may_be_base64_or_in_upper_case(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["trace", "result"])
-def test_the_answers_of_tempos_second_api_and_jaegers_third(name: str, tmp_path: Path) -> None:
+def test_responses_of_the_tempo_v2_and_jaeger_v3_apis_are_read(name: str, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     child = spans(spanId="C" * 16, parentSpanId="b" * 16)
     file.write_text(f'{{"{name}": {spans()}}}\n{{"{name}": {child}}}\n')
@@ -101,7 +101,7 @@ def test_the_answers_of_tempos_second_api_and_jaegers_third(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("shape", ["elasticdump", "search"])
-def test_spans_in_what_elasticsearch_puts_around_them(shape: str, tmp_path: Path) -> None:
+def test_spans_inside_an_elasticsearch_response_are_read(shape: str, tmp_path: Path) -> None:
     process = {"serviceName": "shop", "tags": [], "tag": {"hostname": "web-1"}}
     span = {"traceID": "a", "spanID": "b", "startTime": 5, "process": process}
     parent = [{"refType": "CHILD_OF", "traceID": "a", "spanID": "b"}]
@@ -123,7 +123,7 @@ def test_spans_in_what_elasticsearch_puts_around_them(shape: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("links", ["['{trace}']\t['{span}']", '["{trace}"]\t["{span}"]', "{trace}\t{span}"])
-def test_lists_in_fields_of_a_table_in_text(links: str, tmp_path: Path) -> None:
+def test_list_valued_fields_of_text_tables_are_read(links: str, tmp_path: Path) -> None:
     """As ClickHouse and Python write them, as JSON, and as words."""
     file = tmp_path / "spans.tsv"
     linked = links.format(trace="a" * 32, span="b" * 16)
@@ -180,7 +180,7 @@ def test_a_file_without_spans_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
-def test_one_is_singular(tmp_path: Path) -> None:
+def test_counts_of_one_are_singular(tmp_path: Path) -> None:
     file = tmp_path / "graph.jsonl"
     file.write_text('{"id":"a","process":"p","parents":[]}\n{"id":"b","process":"p","parents":["a"]}\n')
     assert "2 records of 1 process with 1 cause (" in run("audit", file)[1]
@@ -219,7 +219,7 @@ def test_spans_in_a_table(tmp_path: Path) -> None:
     assert (code, found["causes"], found["skew"][0]["largest"]) == (0, 1, 500_000_000)
 
 
-def test_spans_of_jaeger_one_by_one(tmp_path: Path) -> None:
+def test_jaeger_spans_one_per_line_are_read(tmp_path: Path) -> None:
     rows = [
         {"traceID": "t", "spanID": "1", "startTime": 5, "process": {"serviceName": "a", "tags": []}},
         {

@@ -59,7 +59,7 @@ def test_files_of_a_folder_may_be_compressed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("separator", "ending"), [("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("\t", ".tsv.gz")]
 )
-def test_other_separators(separator: str, ending: str, tmp_path: Path) -> None:
+def test_other_separators_are_detected(separator: str, ending: str, tmp_path: Path) -> None:
     text = EVENTS.replace(",", separator).replace(f"{separator}b\n", f'{separator}"b,""x"\n').encode()
     file = tmp_path / f"log{ending}"
     file.write_bytes(gzip.compress(text) if ending.endswith(".gz") else text)
@@ -72,7 +72,7 @@ def test_other_separators(separator: str, ending: str, tmp_path: Path) -> None:
     ]
 
 
-def test_a_copy_has_the_name_of_its_file_everywhere(tmp_path: Path) -> None:
+def test_a_decompressed_copy_is_shown_under_its_original_name(tmp_path: Path) -> None:
     """In messages, in lineages, in the names of runs, and in the reasons of rows that are quarantined."""
     rows = EVENTS.replace(",", "\t") + "ana\n"
     for name, data in (
@@ -135,7 +135,7 @@ def test_a_bomb_is_refused_and_nothing_is_left(tmp_path: Path, monkeypatch: pyte
         (b"\xfd7zXZ\x00" + b"\0" * 40, "compressed with xz"),
     ],
 )
-def test_what_cannot_be_decompressed_is_refused(data: bytes, why: str, tmp_path: Path) -> None:
+def test_undecompressible_files_are_refused(data: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "log.csv.gz"
     file.write_bytes(data)
     refused = refusal("audit", file, "--map", MAP)
@@ -278,7 +278,7 @@ def test_an_iceberg_table_is_read_by_its_metadata(tmp_path: Path) -> None:
     assert "names a file outside its folder" in refusal("audit", moved)
 
 
-def test_run_is_quiet(tmp_path: Path) -> None:
+def test_names_of_temporary_copies_are_not_shown(tmp_path: Path) -> None:
     """A copy is shown under the name that the user gave."""
     file = tmp_path / "log.csv.gz"
     file.write_bytes(gzip.compress((EVENTS + "ana,x,send,c\n").encode()))

@@ -30,7 +30,7 @@ SECRETS = ("hunter2", "sig=123", "YW5h")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What is wrong with an answer is in its path."""
+    """The path of a URL selects the fault of the response."""
 
     protocol_version = "HTTP/1.1"
     seen: ClassVar[list[tuple[str, str | None]]] = []
@@ -230,7 +230,7 @@ def test_a_redirect_takes_no_credentials_to_another_server(web: str) -> None:
         ("garbage/x", "the server's answer is not HTTP"),
     ],
 )
-def test_a_bad_server_gets_one_sentence(web: str, path: str, why: str) -> None:
+def test_errors_of_a_server_are_reported_in_one_sentence(web: str, path: str, why: str) -> None:
     refused = refusal("audit", f"{web}/{path}?sig=123")
     assert refused.startswith(f"{web}/{path}")
     assert why in refused
@@ -243,7 +243,7 @@ def test_an_endless_body_is_bounded(web: str) -> None:
     assert "has more than 3,000,000 bytes; if it should be read all the same, give --max-bytes" in refused
 
 
-def test_a_slow_server_is_given_up(web: str, tmp_path: Path) -> None:
+def test_a_slow_download_is_abandoned(web: str, tmp_path: Path) -> None:
     patience = Patience(step=30, start=0.5, rate=1000)
     with pytest.raises(InputError, match="is too slow"):
         download(f"{web}/drip/x", tmp_path, patience=patience)
@@ -253,14 +253,14 @@ def test_a_body_that_the_server_compressed_is_decompressed(web: str) -> None:
     assert run_json("audit", f"{web}/packed/spans.json")[1]["records"] == 6
 
 
-def test_nothing_is_left_behind(web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloads_leave_no_files_behind(web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     run_json("audit", f"{web}/good/spans.json.gz")
     refusal("audit", f"{web}/short/x")
     assert not list(tmp_path.glob("antecede-*"))
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_unreachable_and_invalid_urls_are_refused(tmp_path: Path) -> None:
     assert "cannot be downloaded: Connection refused" in refusal("audit", "http://127.0.0.1:9/x")
     assert "cannot be downloaded" in refusal("audit", "https://nowhere.invalid/x")
     assert "names no server" in refusal("audit", "https:///x")

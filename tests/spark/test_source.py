@@ -116,7 +116,7 @@ def test_an_offset_is_as_long_for_many_parts_as_for_few(tmp_path: Path) -> None:
     assert lengths[1] - lengths[0] <= 4
 
 
-def test_the_trace_that_lags_behind_goes_first(tmp_path: Path) -> None:
+def test_the_trace_furthest_behind_is_read_first(tmp_path: Path) -> None:
     for name, rows in (("a", 30), ("b", 30), ("c", 3)):
         write(tmp_path / name, rows, name)
     reader = stream(tmp_path)
@@ -132,7 +132,7 @@ def test_the_trace_that_lags_behind_goes_first(tmp_path: Path) -> None:
     }
 
 
-def test_available_now_ends_where_it_began_to_look(tmp_path: Path) -> None:
+def test_available_now_stops_at_the_end_seen_at_its_start(tmp_path: Path) -> None:
     opened = writer(tmp_path / "a")
     opened.extend(sends("r", 0, 12))
     reader = stream(tmp_path)
@@ -254,7 +254,7 @@ def test_errors_name_the_file(tmp_path: Path, change: Callable[[Path], None]) ->
         [rows for partition in batch.partitions() for rows in batch.read(partition)]
 
 
-def test_what_a_stream_cannot_read_is_refused(tmp_path: Path) -> None:
+def test_files_a_stream_cannot_read_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "t", 3)
     for name in ("rows.parquet", "rows.csv", "part-000001.parquet"):
         other = tmp_path / "t" / name
@@ -413,7 +413,7 @@ def test_a_replayed_batch_has_the_same_rows(spark: SparkSession, tmp_path: Path)
     assert f"InputError: {trace}/part-00009.parquet has changed: the trace was replaced" in message
 
 
-def test_what_a_user_sees_of_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_spark_user_sees_the_input_error_message(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     with pytest.raises(AnalysisException) as refused:
         spark.read.format("antecede").load(str(tmp_path / "nowhere"))

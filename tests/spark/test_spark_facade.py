@@ -1,4 +1,4 @@
-"""antecede.spark shows its public names, and imports what is behind them only when they are used."""
+"""antecede.spark lists its public names and imports their modules lazily."""
 
 from __future__ import annotations
 

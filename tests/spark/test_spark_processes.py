@@ -1,4 +1,4 @@
-"""The embedded Spark as a process: what it leaves behind when it is killed, and what the user reads then."""
+"""The embedded Spark as a process: what it leaves behind when killed, and which error the user sees."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def jvms(parent: int) -> list[int]:
 
 
 class Running:
-    """A command that works on Spark for longer than a test looks at it."""
+    """A Spark command that runs longer than the test observes it."""
 
     def __init__(self, grid: Path, temporary: Path, out: Path) -> None:
         self.temporary, self.out = temporary, out
@@ -84,7 +84,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     command.process.wait()
 
 
-def test_a_folder_in_use_is_left_alone_and_sigterm_leaves_none_and_no_jvm(running: Running) -> None:
+def test_temporary_folders_in_use_are_kept_and_sigterm_leaves_no_folder_or_jvm(running: Running) -> None:
     running.wait_until_it_works()
     (used,) = [name for name in running.left() if name.startswith("antecede-")]
     script = "from antecede.temporary_folders import temporary_folder\nwith temporary_folder('x'): pass"
@@ -103,7 +103,7 @@ def test_a_folder_in_use_is_left_alone_and_sigterm_leaves_none_and_no_jvm(runnin
     assert running.left() == []
 
 
-def test_what_sigkill_leaves_is_removed_at_the_next_start(running: Running, tmp_path: Path) -> None:
+def test_leftovers_of_sigkill_are_removed_at_the_next_start(running: Running, tmp_path: Path) -> None:
     running.wait_until_it_works()
     (java,) = jvms(running.process.pid)
     running.process.kill()
@@ -135,7 +135,7 @@ def test_a_killed_jvm_is_reported_in_a_sentence(running: Running) -> None:
     assert "Traceback" not in errors
 
 
-def test_so_is_one_that_is_killed_during_an_audit(tmp_path: Path) -> None:
+def test_a_jvm_killed_during_an_audit_is_reported_in_a_sentence(tmp_path: Path) -> None:
     """As soon as it runs: while Python connects to it, reads the trace or waits for a result."""
     simulate_to(tmp_path / "trace", scenario(protocol="mbcp", peers=10, seconds=20))
     command = [*ANTECEDE, "audit", str(tmp_path / "trace"), "--engine", "spark"]

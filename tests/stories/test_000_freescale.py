@@ -189,7 +189,7 @@ def test_the_corrected_form_is_equivalent_without_the_bits() -> None:
 
 
 @pytest.mark.parametrize("form", ["paper", "corrected"])
-def test_a_reply_waits_for_the_number_of_what_it_replies_to(form: str) -> None:
+def test_a_reply_is_held_until_the_number_of_its_cause_is_known(form: str) -> None:
     """An internal peer is told the number of its own message; a reply to it names that number."""
     scene = Scene(form)
     _, echo, to_externals = scene.give(SP1, PI2, scene.send(PI2)).sends

@@ -49,7 +49,7 @@ def test_section_4_2_two_concurrent_messages_and_one_after_both() -> None:
     assert members[P5].causes == {P2: 1}
 
 
-def test_a_message_that_overtakes_names_the_one_it_waits_for() -> None:
+def test_a_held_message_names_the_overtaken_cause() -> None:
     members = group()
     m1 = sent(members[P1])
     receive(members[P2], m1)
@@ -60,7 +60,7 @@ def test_a_message_that_overtakes_names_the_one_it_waits_for() -> None:
     assert members[P3].waiting() == []
 
 
-def test_a_reply_depends_on_what_was_delivered_and_on_nothing_else() -> None:
+def test_a_reply_depends_only_on_delivered_messages() -> None:
     """Two messages are ready; only the one that was delivered is a cause of the reply."""
     members = group()
     for packet in (sent(members[P1]), sent(members[P2])):

@@ -28,7 +28,7 @@ def named(packet: GroupPacket) -> set[MessageId]:
     return {MessageId(sender, seq) for sender, _, seq in packet.causes}
 
 
-def test_section_3_3_3_what_m4_and_m5_carry_and_whom_they_wait_for() -> None:
+def test_section_3_3_3_m4_and_m5_name_and_await_the_printed_messages() -> None:
     p = Multigroup.with_groups(CHANNELS, 5)
     m1 = sent(p[P5], "ch1")
     for peer in (P1, P4):

@@ -29,7 +29,7 @@ M2_2 = DependencyPacket(b"", 2, 2, {})
 M2_3 = DependencyPacket(b"", 2, 3, {})
 
 
-def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
+def test_first_example_aggregates_three_messages_of_node_2_and_one_of_node_0() -> None:
     """All have arrived but m2^2: only m2^1 goes to 5, and m0^1 to 6; when it arrives, the rest go
     together."""
     m0_1 = DependencyPacket(b"", 0, 1, {2: 3})
@@ -46,7 +46,7 @@ def test_the_first_example_three_messages_of_node_2_and_one_of_node_0() -> None:
     assert node.forwarding == {}
 
 
-def test_the_second_example_nothing_goes_twice_to_node_6() -> None:
+def test_second_example_sends_nothing_to_node_6_twice() -> None:
     m0_1, m0_2 = DependencyPacket(b"", 0, 1, {2: 1}), DependencyPacket(b"", 0, 2, {})
     node = node_4()
     assert forwarded(node, 0, m0_1) == {6: ["0:1"]}

@@ -43,6 +43,6 @@ def test_a_missing_grid_file_is_refused(tmp_path: Path) -> None:
         read_grid(tmp_path / "nothing.toml")
 
 
-def test_an_unknown_field_names_the_one_that_was_meant() -> None:
+def test_an_unknown_grid_field_suggests_the_intended_one() -> None:
     with pytest.raises(InputError, match="unknown field `second`; did you mean seconds\\?"):
         expand({"second": 2}, {"protocol": ["mbcp"]})

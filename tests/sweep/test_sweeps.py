@@ -152,7 +152,7 @@ def test_the_report_draws_a_violation_and_names_its_runs(spark: SparkSession, tm
     assert f"<td>{row['latency_mean_ns'] / 1e6:.1f} ms</td>" in html
 
 
-def test_a_lost_verdict_of_an_untraced_run_is_reached_again(tmp_path: Path) -> None:
+def test_a_lost_verdict_of_an_untraced_run_is_recomputed(tmp_path: Path) -> None:
     (setting,) = expand({"seconds": 0.4}, {"protocol": ["mbcp"], "peers": [4]})
     sweep = Sweep(tmp_path, [setting], traced=lambda _: False, audit_untraced=True)
     text = msgspec.json.encode(setting).decode()
@@ -184,7 +184,7 @@ def test_the_summary_has_the_spread_over_seeds(spark: SparkSession, tmp_path: Pa
         assert one[f"{name}_sd"] is None
 
 
-def test_settings_differ_by_the_fields_that_vary(spark: SparkSession, tmp_path: Path) -> None:
+def test_summary_rows_are_labelled_by_the_fields_that_vary(spark: SparkSession, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, grid(delay=["5ms", "1-90ms"]), traced=lambda _: False)
     sweep.simulate(spark)
     summary = write_results(sweep)
@@ -263,7 +263,7 @@ def test_a_run_that_cannot_be_audited_does_not_affect_the_others(spark: SparkSes
     assert sum(verdict is not None for _, _, verdict in sweep.runs()) == 3
 
 
-def test_attempts_at_one_run_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_concurrent_attempts_at_one_run_do_not_interfere(tmp_path: Path) -> None:
     (setting,) = expand({"seconds": 1}, {"protocol": ["mbcp"], "peers": [8]})
     text = msgspec.json.encode(setting).decode()
     with ThreadPoolExecutor(4) as pool:
@@ -284,7 +284,7 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_run_that_is_not_as_it_was_left_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_modified_run_is_executed_again(spark: SparkSession, tmp_path: Path) -> None:
     run_study(tmp_path / "out", grid())
     keys = sorted(folder.name for folder in (tmp_path / "out" / "runs").iterdir())
     whole = digests(tmp_path / "out" / "runs")

@@ -1,4 +1,4 @@
-"""A fuzzer of whatever comes from files: mutated logs and tables into every importer and every reader.
+"""A fuzzer of file input: mutated logs and tables into every importer and every reader.
 
     python tests/trace/fuzz_importers.py SECONDS [SEED] [TARGET]
 
@@ -124,7 +124,7 @@ def seeds() -> dict[str, list[bytes]]:
 
 
 def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    """Bytes turned, cut, repeated, crossed with another's, or with a piece of the formats' own put in."""
+    """Bytes flipped, cut, repeated, spliced with another input, or with a fragment of a format inserted."""
     for _ in range(rng.choice([1, 1, 2, 4, 8])):
         place = rng.randrange(len(data) + 1)
         how = rng.randrange(6)
@@ -143,7 +143,7 @@ def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
 
 
 def read(target: str, data: bytes, folder: Path) -> None:
-    """Let one reader have one input."""
+    """Feed one input to one reader."""
     name, _, ending = target.partition(".")
     file = folder / (f"input.{ending}" if ending else "input")
     if target == "meta.json":
@@ -232,7 +232,7 @@ class Fuzzer:
             nonlocal report_at
             if data:
                 self.try_one(targets[data[0] % len(targets)], data[1:])
-            if time.monotonic() > report_at:  # it will end the process without a word of ours
+            if time.monotonic() > report_at:  # it ends the process without letting us print
                 report_at += _REPORT_SECONDS
                 self.report()
 

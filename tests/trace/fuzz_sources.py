@@ -114,7 +114,7 @@ def seeds() -> dict[str, list[bytes]]:
 
 
 def read(target: str, data: bytes, folder: Path) -> None:
-    """Let one reader have one input."""
+    """Feed one input to one reader."""
     kind, _, name = target.partition(".")
     file = folder / "input"
     if kind in ("delta", "iceberg"):

@@ -1,4 +1,4 @@
-"""Small files that would become huge: refused in a sentence, with little memory."""
+"""Decompression bombs are refused in one sentence, using little memory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path) -> None:
     assert "more than 1,000 bytes" in lowered.stderr
 
 
-def test_what_compresses_as_usual_is_read(tmp_path: Path) -> None:
+def test_ordinary_gzip_files_are_read(tmp_path: Path) -> None:
     file = tmp_path / "log.gz"
     lines = "".join(f'host{n % 7} {{"host{n % 7}":{n // 7 + 1}}}\nevent {n}\n' for n in range(20_000))
     file.write_bytes(gzip.compress(lines.encode()))
@@ -101,7 +101,7 @@ def test_a_parquet_file_of_huge_pages_is_refused_by_its_footer(tmp_path: Path) -
     assert "decompress" in done.stderr
 
 
-def test_a_long_name_in_every_row_is_refused_before_it_is_written_out(tmp_path: Path) -> None:
+def test_dictionary_encoded_long_names_are_refused_before_expansion(tmp_path: Path) -> None:
     """In a dictionary, a name of a megabyte costs its rows a few bits each."""
     file = tmp_path / "log.parquet"
     names = pa.array(["n" * (1 << 20)])
@@ -121,7 +121,7 @@ def test_a_long_name_in_every_row_is_refused_before_it_is_written_out(tmp_path: 
         assert "column process" in done.stderr
 
 
-def test_a_table_of_more_rows_than_it_can_have_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_row_count_in_parquet_is_refused(tmp_path: Path) -> None:
     """Nodes have different names; a run of equal ones takes no room at all in Parquet."""
     file = tmp_path / "parents.parquet"
     nulls = pa.nulls(50_000_000, pa.string())
@@ -135,7 +135,7 @@ def test_a_table_of_more_rows_than_it_can_have_is_refused(tmp_path: Path) -> Non
     assert "rows" in done.stderr
 
 
-def test_a_line_of_json_has_a_longest_length(tmp_path: Path) -> None:
+def test_a_json_line_over_the_length_limit_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     with file.open("wb") as stream:
         stream.write(b'{"run":"')

@@ -21,7 +21,7 @@ def read(file: Path, form: CsvFormat = CsvFormat()) -> tuple[list[list[str]], Ba
     return [list(row.values()) for _, row in rows], bad
 
 
-def test_bad_rows_are_reported_and_the_others_stay_as_they_are(tmp_path: Path) -> None:
+def test_bad_csv_rows_are_reported_and_the_others_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(
         b'\xef\xbb\xbfid,text\r\n001,"two\r\nlines"\r\n\r\n01,"say ""hi"", you"\r\n1\r\n2,a,b\r\n'
@@ -68,7 +68,7 @@ def test_headers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
             form.validate()
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_csv_text_round_trips(tmp_path: Path) -> None:
     rng = random.Random(5)
     file = tmp_path / "t.csv"
     for _ in range(100):
@@ -80,7 +80,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         assert read(file) == (rows, [])
 
 
-def test_a_trace_in_another_encoding_names_an_option_that_there_is(tmp_path: Path) -> None:
+def test_the_error_for_another_encoding_names_an_option_the_command_has(tmp_path: Path) -> None:
     """`audit` has no --encoding, which is an option of `order`."""
     file = tmp_path / "trace.csv"
     file.write_bytes(b"run,process\nr,caf\xe9\n")

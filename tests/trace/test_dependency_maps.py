@@ -46,7 +46,7 @@ def test_a_table_with_other_names_is_imported(table: Path, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-def test_graph_and_advise_take_it_as_it_is(table: Path) -> None:
+def test_graph_and_advise_accept_a_mapped_dependency_table(table: Path) -> None:
     found = document("graph", str(table), *MAP)
     (run,) = found["runs"]
     assert (run["run"], run["messages"], run["stated"], run["dependencies"]) == ("commits", 4, 3, 2)
@@ -57,7 +57,7 @@ def test_graph_and_advise_take_it_as_it_is(table: Path) -> None:
     assert advice["messages"] == 4
 
 
-def test_audit_judges_it_as_it_is(table: Path) -> None:
+def test_audit_accepts_a_mapped_dependency_table(table: Path) -> None:
     found = document("audit", str(table), *MAP)
     assert (found["preset"], found["records"], found["causes"], found["clean"]) == (
         "dependencies",
@@ -70,7 +70,7 @@ def test_audit_judges_it_as_it_is(table: Path) -> None:
     assert found["lineage"]["rows_read"] == 4
 
 
-def test_what_cannot_be_such_a_table_is_named(table: Path) -> None:
+def test_an_invalid_dependency_map_is_refused_with_the_column(table: Path) -> None:
     for names, says in (
         ("node=commit,parents=before", "has no column"),
         ("node=commit,parents=after,kind=x", "'kind=x' is no column of a table of dependencies"),

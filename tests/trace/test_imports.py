@@ -85,7 +85,7 @@ def test_bad_rows_are_left_out_and_counted(tmp_path: Path, row: str, what: str) 
 
 
 @pytest.mark.parametrize("seq", ["five", "9" * 5000, str(2**63)])
-def test_a_row_without_a_usable_seq_counts_in_the_order_of_the_rows(tmp_path: Path, seq: str) -> None:
+def test_rows_without_a_usable_seq_are_numbered_in_row_order(tmp_path: Path, seq: str) -> None:
     file = wrote(tmp_path, f"{DEPENDENCIES}0,p,1,\n1,p,{seq},0\n")
     about, rows = imported("dependencies", file)
     assert [(each["node"], each["seq"]) for each in rows] == [("0", 1), ("1", 2)]
@@ -94,7 +94,7 @@ def test_a_row_without_a_usable_seq_counts_in_the_order_of_the_rows(tmp_path: Pa
         imported("dependencies", file, strict=True)
 
 
-def test_parents_that_are_no_node_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_unknown_parents_are_dropped_and_counted(tmp_path: Path) -> None:
     file = wrote(tmp_path, f"{DEPENDENCIES}2,p,2,1 ghost 0\n1,p,1,0\n0,p,0,spirit\n")
     about, rows = imported("dependencies", file)
     assert {each["node"]: each["parents"] for each in rows} == {"0": [], "1": ["0"], "2": ["1", "0"]}
@@ -146,7 +146,7 @@ def test_examples_are_few_and_short(tmp_path: Path) -> None:
         ("yaml", "", "no format 'yaml'; there are shiviz, editing"),
     ],
 )  # fmt: skip
-def test_errors_name_what_cannot_be_read(tmp_path: Path, form: str, content: str | bytes, says: str) -> None:
+def test_errors_name_the_unreadable_input(tmp_path: Path, form: str, content: str | bytes, says: str) -> None:
     file = wrote(tmp_path, content)
     with pytest.raises(InputError) as error:
         imported(form, file)
@@ -155,7 +155,7 @@ def test_errors_name_what_cannot_be_read(tmp_path: Path, form: str, content: str
     assert not (tmp_path / "it.imported").exists()
 
 
-def test_a_missing_file_and_an_option_that_does_not_fit(tmp_path: Path) -> None:
+def test_a_missing_file_or_an_unsuitable_option_is_refused(tmp_path: Path) -> None:
     for form in ("shiviz", "editing", "dependencies"):
         with pytest.raises(InputError, match="nowhere does not exist"):
             import_as(form, tmp_path / "nowhere", tmp_path / "out")
@@ -200,7 +200,7 @@ def git(folder: Path, *words: str, author: str = "Ana") -> str:
     return done.stdout.strip()
 
 
-def test_a_repository_s_commits(repository: Path) -> None:
+def test_commits_of_a_git_repository_are_imported(repository: Path) -> None:
     git(repository, "commit", "-q", "--allow-empty", "-m", "one")
     git(repository, "branch", "side")
     git(repository, "commit", "-q", "--allow-empty", "-m", "two", author="Bea\u00e9")
@@ -223,7 +223,7 @@ def test_a_repository_s_commits(repository: Path) -> None:
     assert not (repository / "harm").exists()
 
 
-def test_a_folder_that_is_no_repository_and_an_empty_one(
+def test_a_folder_without_a_repository_or_without_commits_is_refused(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match="has no commit that a branch or a tag reaches"):
@@ -236,7 +236,7 @@ def test_a_folder_that_is_no_repository_and_an_empty_one(
         imported("git", repository)
 
 
-def test_a_table_replaces_a_table_and_nothing_else(tmp_path: Path) -> None:
+def test_an_import_overwrites_only_an_earlier_import(tmp_path: Path) -> None:
     file = wrote(tmp_path, f"{DEPENDENCIES}0,p,0,\n")
     imported("dependencies", file)
     imported("dependencies", file)
@@ -286,7 +286,7 @@ def test_rows_in_any_order_are_written_with_parents_first(
     assert len(seen) == 30
 
 
-def test_a_transaction_that_cannot_be_read_is_counted(tmp_path: Path) -> None:
+def test_an_unreadable_transaction_is_counted(tmp_path: Path) -> None:
     broken = '{"parents": "x"}, {"agent": null}, 5, {"parents": [0, 1], "agent": 0}'
     text = f'\ufeff{{"txns": [{{"parents": [], "agent": 0}}, {broken}]}}'
     about, rows = imported("editing", wrote(tmp_path, text))
@@ -298,7 +298,7 @@ def test_a_transaction_that_cannot_be_read_is_counted(tmp_path: Path) -> None:
     assert about.bad[0].examples[0].startswith("txns[1]: Expected")
 
 
-def test_a_table_of_parquet_and_long_lists_of_parents(tmp_path: Path) -> None:
+def test_parquet_tables_and_long_parent_lists_are_imported(tmp_path: Path) -> None:
     many = [f"n{place}" for place in range(30_000)]
     lines = [f"{name},p,{place},\n" for place, name in enumerate(many)]
     text = "".join(["node,process,seq,parents\n", *lines, f"z,p,1,{' '.join(many)}\n"])

@@ -103,7 +103,7 @@ def test_every_file_format_gives_the_same_rows(tmp_path: Path, suffix: str) -> N
     assert [row["time"] for row in rows] == [row["index"] for row in rows] == [0, 0, 1, 1]
 
 
-def test_a_message_s_seq_is_its_place_among_its_sender_s_sends(tmp_path: Path) -> None:
+def test_seq_is_the_position_among_the_sender_s_sends(tmp_path: Path) -> None:
     rows = [("a", 9, "PUB", "y"), ("b", 0, "SUB", "x"), ("a", 3, "PUB", "x"), ("b", 1, "SUB", "y")]
     found = ours(wrote(tmp_path / "t.jsonl", log(*rows)), THEIRS)
     assert [(row["origin"], row["seq"]) for row in found] == [("a", 2), ("a", 1), ("a", 1), ("a", 2)]
@@ -205,7 +205,7 @@ def test_times_and_numbers_are_converted_where_nothing_is_lost(tmp_path: Path) -
     assert [(row["index"], row["time"], row["seq"]) for row in rows] == [(0, 1_000_000, 1), (1, 2_000_000, 1)]
 
 
-def test_fields_that_first_appear_late_and_ignored_fields(tmp_path: Path) -> None:
+def test_late_fields_are_read_and_unmapped_fields_ignored(tmp_path: Path) -> None:
     rows = (
         log((1, 0, "PUB", 70), link={"not": "ours"})
         + log((1, 1, "PUB", 71), to=["2"])
@@ -227,7 +227,7 @@ def test_a_table_without_rows_is_clean(tmp_path: Path) -> None:
     assert ours(tmp_path / "t.parquet", THEIRS) == []
 
 
-def test_ids_may_be_larger_than_our_numbers(tmp_path: Path) -> None:
+def test_ids_may_exceed_64_bits(tmp_path: Path) -> None:
     table = pa.table(
         {
             "host": ["a", "b"],
@@ -292,7 +292,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (("t.csv", b"node,process,seq,parents\n0,0,0,\n"), "process=process", "no column kind"),
     ],
 )  # fmt: skip
-def test_errors_name_what_cannot_be_read(
+def test_errors_name_the_unreadable_input(
     tmp_path: Path, written: tuple[str, Any], columns: str, says: str
 ) -> None:
     name, content = written

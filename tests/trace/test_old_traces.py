@@ -35,7 +35,7 @@ def unpack(archive: Path, trace: str, folder: Path) -> tuple[Path, dict[str, int
 
 
 @pytest.mark.parametrize(("archive", "trace"), CASES)
-def test_the_verdict_is_the_same(archive: Path, trace: str, tmp_path: Path) -> None:
+def test_an_old_trace_gets_its_original_verdict(archive: Path, trace: str, tmp_path: Path) -> None:
     path, expected = unpack(archive, trace, tmp_path)
     counts = audit_path(str(path), "local", 10, None).verdict.counts()
     compared = {name: expected.get(name, expected.get(_FORMER_NAMES.get(name, ""))) for name in counts}
@@ -46,7 +46,7 @@ def test_the_verdict_is_the_same(archive: Path, trace: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("archive", "trace"), CASES)
-def test_the_members_of_its_groups_are_known(archive: Path, trace: str, tmp_path: Path) -> None:
+def test_group_members_of_an_old_trace_are_known(archive: Path, trace: str, tmp_path: Path) -> None:
     path, _ = unpack(archive, trace, tmp_path)
     (meta,) = read_metas(path)
     assert meta.protocol == "mbcp"
@@ -54,7 +54,7 @@ def test_the_members_of_its_groups_are_known(archive: Path, trace: str, tmp_path
 
 
 @pytest.mark.parametrize(("archive", "trace"), CASES)
-def test_columns_are_only_added(archive: Path, trace: str, tmp_path: Path) -> None:
+def test_the_schema_only_gains_columns(archive: Path, trace: str, tmp_path: Path) -> None:
     path, _ = unpack(archive, trace, tmp_path)
     (file,) = trace_files(path)
     before, now = pq.read_table(file), read_table([file])
@@ -73,7 +73,7 @@ def test_a_trace_of_a_later_version_is_refused(tmp_path: Path) -> None:
         read_metas(path)
 
 
-def test_a_file_of_that_name_from_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_file_with_a_trace_file_name_is_left_alone(tmp_path: Path) -> None:
     path, _ = unpack(ARCHIVES[0], "clean", tmp_path)
     (path / META).unlink()
     (path / META_FOLDER).rmdir()

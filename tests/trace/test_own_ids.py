@@ -1,4 +1,4 @@
-"""A log's own message ids are shown everywhere, and senders' deliveries of their own messages are judged."""
+"""A log's original message ids are shown everywhere, and deliveries to the sender itself are judged."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_advise_reads_dependencies_under_the_log_s_own_ids(tmp_path: Path) -> No
     assert advice["messages"] == 3
 
 
-def test_numbers_from_zero_are_shown_as_the_log_has_them(tmp_path: Path) -> None:
+def test_zero_based_numbers_are_shown_as_in_the_log(tmp_path: Path) -> None:
     rows = ["a,send,a,0", "a,send,a,1", "b,deliver,a,1", "b,deliver,a,0"]
     (tmp_path / "log.csv").write_text("\n".join(["process,kind,origin,seq", *rows, ""]))
     (violation,) = document("audit", str(tmp_path / "log.csv"), "--map", "seq.first=0")["violations"]
@@ -188,7 +188,7 @@ def test_spark_shows_the_same_ids_and_judges_own_deliveries(
     assert edges == {tuple(row.values()) for each in local for row in each.to_pylist()}
 
 
-def test_explain_invents_no_times(tmp_path: Path) -> None:
+def test_explain_shows_no_times_for_a_log_without_times(tmp_path: Path) -> None:
     for name, rows in {"ana": "PUB,m-1\nana,SUB,m-2", "ben": "SUB,m-1\nben,PUB,m-2", "cy": "SUB,m-2"}.items():
         (tmp_path / f"{name}.csv").write_text(f"host,what,id\n{name},{rows}\n")
     names = ["--map", "process=host,kind=what,kind.send=PUB,kind.deliver=SUB,message=id"]

@@ -133,7 +133,7 @@ def test_faulty_clocks_are_counted(
     assert bad.examples[0].startswith("line ")
 
 
-def test_undecodable_text_of_an_event_does_no_harm(tmp_path: Path) -> None:
+def test_undecodable_event_text_does_not_stop_the_import(tmp_path: Path) -> None:
     assert imported("shiviz", wrote(tmp_path, b'\xef\xbb\xbfa {"a": 1}\n\xff\xfe\n'))[0].rows == 1
 
 
@@ -179,7 +179,7 @@ def lines(*rows: tuple[str, int, str, str, int]) -> str:
     return "".join(json.dumps(whole | dict(zip(names, row, strict=True))) + "\n" for row in rows)
 
 
-def test_names_with_spaces_orphans_and_cycles_in_an_export(tmp_path: Path) -> None:
+def test_exports_handle_names_with_spaces_orphans_and_cycles(tmp_path: Path) -> None:
     rows = [("ana b", 0, "send", "ana b", 1), ("c", 0, "deliver", "ana b", 1), ("c", 1, "deliver", "x", 4)]
     export_shiviz(wrote(tmp_path, lines(*rows), "t.jsonl"), tmp_path / "deep" / "run.log")
     text = (tmp_path / "deep" / "run.log").read_text()
@@ -212,12 +212,12 @@ def test_a_regular_expression_has_a_deadline() -> None:
 @pytest.mark.parametrize(
     "regex", ["(?<host>a{99999999999})(?<clock>b)", "(" * 3000 + "(?<host>a)" + ")" * 3000]
 )  # the second compiles wherever something has raised the recursion limit
-def test_a_regular_expression_beyond_measure_is_refused(tmp_path: Path, regex: str) -> None:
+def test_an_oversized_regular_expression_is_refused(tmp_path: Path, regex: str) -> None:
     with pytest.raises(InputError, match="--regex is not a valid regular expression"):
         imported("shiviz", wrote(tmp_path, TWO_LINES), regex=regex)
 
 
-def test_a_host_or_a_clock_that_did_not_match_is_none(tmp_path: Path) -> None:
+def test_an_unmatched_host_or_clock_counts_as_missing(tmp_path: Path) -> None:
     regex = r"^(?:(?<host>a) )?(?<clock>\{.*\})?"
     about, _ = imported("shiviz", wrote(tmp_path, TWO_LINES), regex=regex)
     assert (about.rows, about.bad[0].what) == (
@@ -234,7 +234,7 @@ def test_a_format_is_recognised_from_whole_lines(tmp_path: Path) -> None:
     assert (about.rows, about.bad_rows) == (1, 100_000)
 
 
-def test_a_log_does_not_go_into_a_folder(tmp_path: Path) -> None:
+def test_exporting_a_log_to_a_folder_is_refused(tmp_path: Path) -> None:
     simulate_to(tmp_path / "trace", scenario(protocol="mbcp", peers=2, seconds=0.2))
     with pytest.raises(InputError, match="is a folder; a log goes into a file"):
         export_shiviz(tmp_path / "trace", tmp_path)

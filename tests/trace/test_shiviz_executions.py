@@ -33,7 +33,7 @@ def nodes(folder: Path) -> dict[str, tuple[str, list[str]]]:
     return {row["node"]: (row["process"], row["parents"]) for row in table}
 
 
-def test_executions_are_kept_apart(tmp_path: Path) -> None:
+def test_executions_in_one_log_are_separate_runs(tmp_path: Path) -> None:
     file = tmp_path / "two.log"
     file.write_text(TWO)
     about = import_path("shiviz", file, tmp_path / "out")
@@ -73,7 +73,7 @@ def test_clocks_before_their_events_after_a_delimiter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [TWO, GOVECTOR])
 @pytest.mark.parametrize("command", ["audit", "graph", "order"])
-def test_executions_are_runs(tmp_path: Path, text: str, command: str) -> None:
+def test_each_shiviz_execution_is_audited_as_a_run(tmp_path: Path, text: str, command: str) -> None:
     file = tmp_path / "two.log"
     file.write_text(text)
     words = [command, str(file), *(["--out", str(tmp_path / "out")] if command == "order" else [])]
@@ -85,7 +85,7 @@ def test_executions_are_runs(tmp_path: Path, text: str, command: str) -> None:
     assert json.loads(done.stdout)["lineage"]["runs"] == 2
 
 
-def test_another_delimiter_and_none_at_all(tmp_path: Path) -> None:
+def test_a_custom_delimiter_or_no_delimiter_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "two.log"
     file.write_text(TWO.replace("=== Execution #1 ===\n", "").replace("=== Execution #2 ===", "-----"))
     import_path("shiviz", file, tmp_path / "out", delimiter="^-+$")
@@ -116,7 +116,7 @@ def test_two_executions_of_one_name_are_refused(tmp_path: Path) -> None:
         import_path("editing", file, tmp_path / "out", delimiter="x")
 
 
-def test_clocks_of_tla_have_backslashes_before_their_quotes(tmp_path: Path) -> None:
+def test_tla_clocks_with_escaped_quotes_are_read(tmp_path: Path) -> None:
     file = tmp_path / "tla.log"
     states = [("n1", r"{\"n1\":1,\"n2\":0}"), ("n2", r"{\"n1\":1,\"n2\":1}")]
     file.write_text(
@@ -138,7 +138,7 @@ HEADER = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 
 
 @pytest.mark.parametrize("second", ["", "=== (?<trace>.*) ==="])
-def test_the_expressions_with_which_a_file_for_shiviz_begins(tmp_path: Path, second: str) -> None:
+def test_the_regex_lines_at_the_head_of_a_shiviz_file_are_used(tmp_path: Path, second: str) -> None:
     """GoVector's own tool writes the first, and ShiViz takes both."""
     file = tmp_path / "shiviz.log"
     file.write_text(f"{HEADER}\n{second}\n{GOVECTOR}")
@@ -149,7 +149,7 @@ def test_the_expressions_with_which_a_file_for_shiviz_begins(tmp_path: Path, sec
     assert (found["records"], found["bad_rows"], found["lineage"]["runs"]) == (4, 0, 2)
 
 
-def test_a_form_of_its_own_at_the_head_of_a_file(tmp_path: Path) -> None:
+def test_a_custom_regex_at_the_head_of_a_file_is_used(tmp_path: Path) -> None:
     """It is used if it finds more than the known ones; lines keep their numbers; what comes second may be
     the log already."""
     file = tmp_path / "shiviz.log"

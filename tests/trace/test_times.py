@@ -94,14 +94,14 @@ def test_mixed_and_unreadable_times_keep_their_rows(tmp_path: Path, suffix: str)
     assert "'yesterday' is not a time" in str(strict.exception)
 
 
-def test_a_unit_says_what_numbers_count(tmp_path: Path) -> None:
+def test_the_unit_option_scales_numeric_times(tmp_path: Path) -> None:
     file = write(tmp_path / "log.csv", [1, 2, 3, 4, 5, "6.5"])
     assert times_of(file, f"{MAP},time.unit=ms") == [10**6 * each for each in (1, 2, 3, 4, 5)] + [6_500_000]
     with pytest.raises(InputError, match=r"time.unit is ns, us, ms, s, not 'weeks'"):
         times_of(file, f"{MAP},time.unit=weeks")
 
 
-def test_timestamps_of_any_resolution_and_beyond_the_range(tmp_path: Path) -> None:
+def test_timestamps_of_any_resolution_are_read_and_out_of_range_ones_rejected(tmp_path: Path) -> None:
     table = pa.table(
         {
             **{name: [row[place] for row in EVENTS] for place, name in enumerate(("host", "what", "id"))},
@@ -113,7 +113,7 @@ def test_timestamps_of_any_resolution_and_beyond_the_range(tmp_path: Path) -> No
     assert (found["causal_violations"], found["deliveries"], found["bad_rows"]) == (1, 4, 1)
 
 
-def test_a_trace_under_our_own_names_may_have_other_times(tmp_path: Path) -> None:
+def test_a_trace_with_antecede_column_names_may_use_other_time_formats(tmp_path: Path) -> None:
     row = {"run": "r", "group": "g", "index": 0, "seq": 1, "origin": "a", "kind": "send", "process": "a"}
     rows = [row, row | {"process": "b", "kind": "deliver"}]
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -132,6 +132,6 @@ def test_a_trace_under_our_own_names_may_have_other_times(tmp_path: Path) -> Non
         read_trace(tmp_path / "t.jsonl")
 
 
-def test_what_is_no_time() -> None:
+def test_values_that_are_not_times_parse_to_none() -> None:
     wrong = ["", "noon", "12:00", "2024-02-31", "9999-01-01", "nan", "9" * 25, 1e300, True, None, [], "٣"]
     assert [value for value in wrong if parse_time(value) is not None] == []

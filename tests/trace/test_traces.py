@@ -252,7 +252,7 @@ HEADER = ",".join(REQUIRED)
         (write("t.jsonl", lines(row(origin="b"))), "process a, index 0: it sends a message of b"),
     ],
 )
-def test_errors_name_what_cannot_be_read(trace: Path, damage: Callable[[Path], Path], says: str) -> None:
+def test_errors_name_the_unreadable_input(trace: Path, damage: Callable[[Path], Path], says: str) -> None:
     path = damage(trace)
     with pytest.raises(InputError) as error:
         files = trace_files(path)
@@ -270,7 +270,7 @@ def table_of(*rows: tuple[str, int, str, str, int], **more: list[Any]) -> pa.Tab
     return pa.Table.from_pylist(made)
 
 
-def test_the_audience_of_a_message() -> None:
+def test_each_message_is_expected_by_its_audience() -> None:
     rows = [("a", 0, "send", "a", 1), ("b", 0, "deliver", "a", 1), ("c", 0, "receive", "a", 1)]
     observed = judge_run("r", table_of(*rows), {}).verdict
     assert (observed.missing, observed.processes) == (1, 3)
@@ -282,18 +282,18 @@ def test_the_audience_of_a_message() -> None:
     assert named.missing == 0
 
 
-def test_an_orphan_may_come_from_a_process_nobody_knows() -> None:
+def test_an_orphan_may_have_an_unknown_sender() -> None:
     verdict = judge_run("r", table_of(("a", 0, "deliver", "ghost", 4)), {}).verdict
     assert (verdict.orphans, verdict.messages, verdict.deliveries) == (1, 0, 1)
 
 
-def test_a_run_whose_pasts_do_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_causal_pasts_exceed_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antecede.audit.core.MAX_BYTES", 3)
     with pytest.raises(InputError, match="has 2 messages in 1 streams"):
         judge_run("r", table_of(("a", 0, "send", "a", 1), ("a", 1, "send", "a", 2)), {})
 
 
-def test_pasts_go_into_a_file_if_they_are_many(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_causal_pasts_are_kept_in_a_file(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (before,) = judge_files(trace, trace_files(trace))
     monkeypatch.setattr("antecede.audit.core._MAX_BYTES_IN_MEMORY", 0)
     (after,) = judge_files(trace, trace_files(trace))
@@ -328,7 +328,7 @@ def _ours(foreign: pa.Table) -> pa.Table:
     )
 
 
-def test_an_optional_field_may_come_late_and_text_may_begin_with_a_mark(tmp_path: Path) -> None:
+def test_a_late_optional_field_and_a_byte_order_mark_are_accepted(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_bytes(b"\xef\xbb\xbf" + lines(row(), row(index=1, seq=2, destinations=["z"])).encode())
     (judged,) = judge_files(file, trace_files(file))
@@ -344,7 +344,7 @@ def test_only_plain_files_are_parts_of_a_trace(trace: Path) -> None:
     assert [file.name for file in trace_files(trace)] == ["part-00000.parquet"]
 
 
-def test_another_program_s_files_are_not_written_over(tmp_path: Path) -> None:
+def test_files_of_other_programs_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "_meta").mkdir()
     (tmp_path / "_meta/meta.json").write_text('{"mine": true}')
     (tmp_path / "precious.parquet").write_text("years of work")

@@ -46,7 +46,7 @@ def refused(row: dict[str, Any]) -> bool:
     return False
 
 
-def test_arrays_and_single_rows_are_judged_alike() -> None:
+def test_array_and_row_validation_agree() -> None:
     cases = [
         {**ROW, "kind": kind, "seq": seq, "origin": origin}
         for kind, seq, origin in product((*KINDS, "sned"), (-1, 0, 1, 2), ("a", "b"))
@@ -89,7 +89,7 @@ def test_every_format_names_file_row_and_field() -> None:
         validate_parquet_batch(batch, SCHEMA, file, rows_before=10)
 
 
-def test_a_table_with_one_id_a_message_says_which_option_reads_it() -> None:
+def test_a_table_with_single_column_message_ids_gets_a_map_suggestion() -> None:
     with pytest.raises(InputError, match="as in --map message=message"):
         check_columns(["process", "index", "kind", "message"], "log.csv")
     with pytest.raises(InputError, match="has no columns origin, seq"):
@@ -109,6 +109,6 @@ def test_a_table_with_one_id_a_message_says_which_option_reads_it() -> None:
         ("id,kind,process,parent", r"as in --map message=id;"),
     ],
 )
-def test_a_table_of_another_program_is_told_what_to_map(columns: str, expected: str) -> None:
+def test_an_unmapped_foreign_table_gets_a_map_suggestion(columns: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         check_columns(columns.split(","), "log.csv")

@@ -43,7 +43,7 @@ def test_a_history_has_one_verdict_in_every_format(form: str, tmp_path: Path) ->
             assert again.operations == history.operations
 
 
-def test_sessions_of_dbcop_have_one_number_in_all_its_forms(tmp_path: Path) -> None:
+def test_dbcop_sessions_are_numbered_alike_in_all_its_formats(tmp_path: Path) -> None:
     """Files of dbcop do not number them; it counts from 1 itself, as 0 is the one of initial values."""
     history = random_history(3)
     forms = [name for name in WRITERS if name.startswith("dbcop")]
@@ -64,7 +64,7 @@ def test_awdits_text_has_explicit_initial_values(tmp_path: Path) -> None:
         assert check(again).levels["CCv"].ok
 
 
-def test_a_generated_initial_transaction_is_no_second_write_of_the_initial_value(tmp_path: Path) -> None:
+def test_an_explicit_initial_write_is_not_counted_as_a_duplicate_write(tmp_path: Path) -> None:
     path = tmp_path / "history.txt"
     path.write_text("w(1,0,9,0)\nw(2,0,9,0)\nr(1,0,1,1)\nw(1,1,1,1)\n")
     assert check(read_history(path)).clean
@@ -85,7 +85,7 @@ def test_compressed_with_windows_lines_a_byte_order_mark_and_blank_lines(tmp_pat
     assert read_history(path).sessions == 2
 
 
-def test_a_value_that_two_transactions_wrote_says_nothing(tmp_path: Path) -> None:
+def test_a_read_of_a_value_written_twice_is_refused_as_ambiguous(tmp_path: Path) -> None:
     path = tmp_path / "history.txt"
     path.write_text("w(1,5,0,0)\nw(1,5,1,1)\n")
     assert check(read_history(path)).clean, "nobody read it"

@@ -104,7 +104,7 @@ def test_registers_independent_keys_and_lists(tmp_path: Path) -> None:
         ("[]", "it has no operation"),
     ],
 )
-def test_what_is_no_history_is_refused_in_words(text: str, why: str, tmp_path: Path) -> None:
+def test_an_invalid_history_is_refused_with_the_reason(text: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
     file.write_text(text)
     with pytest.raises(InputError) as error:
@@ -113,7 +113,7 @@ def test_what_is_no_history_is_refused_in_words(text: str, why: str, tmp_path: P
     assert str(error.value).startswith(str(file))
 
 
-def test_other_files_are_no_histories_of_jepsen() -> None:
+def test_other_files_are_not_mistaken_for_jepsen_histories() -> None:
     samples = Path(__file__).parent.parent / "sources" / "samples"
     for file in samples.iterdir():
         assert recognise(file.read_bytes()[:4096]) is None, file

@@ -53,7 +53,7 @@ VERDICTS = {
 """The levels that each sample satisfies, and the pattern of the first that it does not."""
 
 
-def test_every_sample_has_a_verdict() -> None:
+def test_every_sample_history_has_an_expected_verdict() -> None:
     assert {path.stem for path in SAMPLES.glob("*.txt")} == VERDICTS.keys()
 
 
@@ -87,7 +87,7 @@ def test_random_histories_equal_brute_force(block: int) -> None:
         assert found == brute_force_levels(history), seed
 
 
-def test_the_least_causal_order_is_the_one_to_judge_by() -> None:
+def test_no_larger_causal_order_satisfies_more_than_the_least() -> None:
     """The definitions allow any causal order that contains session order; none does better than the least."""
     for seed in range(150):
         history = random_history(seed, transactions=3)
@@ -124,7 +124,7 @@ def test_levels_imply_others_as_documented() -> None:
             assert not found[level] or all(found[other] for other in weaker), seed
 
 
-def test_what_happened_to_an_unknown_transaction_follows_from_who_read_it() -> None:
+def test_an_unknown_transaction_counts_as_committed_if_it_was_read() -> None:
     def history(reads: bool) -> bool:
         builder = HistoryBuilder(0)
         builder.add("a", "T1", [Operation(True, "x", 1)], Status.UNKNOWN)
@@ -149,7 +149,7 @@ def test_an_empty_history_satisfies_everything() -> None:
     assert check(HistoryBuilder().build()).clean
 
 
-def test_a_part_of_a_history_keeps_sessions_and_the_reads_among_it() -> None:
+def test_a_sub_history_keeps_sessions_and_internal_reads() -> None:
     resolved, _ = resolve(read_history(SAMPLES / "not_causal.txt"))
     part = resolved.restrict(np.array([True, False, True, False, False, True]))
     assert part.session_start.tolist() == [0, 1, 2, 3]
@@ -178,7 +178,7 @@ def test_more_sessions_than_vector_clocks_can_hold_are_refused(monkeypatch: pyte
 
 
 def test_sessions_that_clocks_certify_satisfy_causal_memory() -> None:
-    """What spares a session the sweeps over the whole history may be undecided, and never wrong."""
+    """The shortcut that spares sessions a pass over the whole history may be undecided but never wrong."""
     certified = violated = undecided = 0
     for seed in range(120):
         rng = random.Random(seed)

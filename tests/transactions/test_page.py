@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
 
 
-def test_the_example_is_what_the_command_prints(tmp_path: Path) -> None:
+def test_the_documented_example_matches_the_command_output(tmp_path: Path) -> None:
     history, shown = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
     path = tmp_path / "history.txt"
     path.write_text(history)

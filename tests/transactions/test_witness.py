@@ -48,13 +48,13 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize(("name", "level"), SENTENCES)
-def test_a_violation_in_words(name: str, level: str) -> None:
+def test_each_sample_violation_is_described_in_a_sentence(name: str, level: str) -> None:
     violation = check(read_history(SAMPLES / f"{name}.txt")).levels[level].violation
     assert violation is not None
     assert violation.text == SENTENCES[name, level]
 
 
-def test_the_facts_behind_it() -> None:
+def test_a_violation_lists_the_supporting_facts() -> None:
     violation = check(read_history(SAMPLES / "not_causal.txt")).levels["CC"].violation
     assert violation is not None
     assert violation.because == [
@@ -70,7 +70,7 @@ def test_the_facts_behind_it() -> None:
     ]
 
 
-def test_facts_that_follow_from_others_come_after_them() -> None:
+def test_derived_facts_are_listed_after_their_premises() -> None:
     """Causal memory: T4 saw z=0, so what T5 saw cannot have been there."""
     violation = check(read_history(SAMPLES / "convergent_not_memory.txt")).levels["CM"].violation
     assert violation is not None
@@ -129,7 +129,7 @@ def test_no_transaction_of_a_witness_can_be_left_out(by_timestamp: bool) -> None
     assert levels >= ({"CM"} if by_timestamp else {"CCv", "RA"})
 
 
-def test_a_long_way_round_does_not_hide_the_short_one() -> None:
+def test_a_long_cycle_does_not_hide_a_shorter_one() -> None:
     """Two violations in a large history: a cycle through many sessions, and one of two transactions."""
     builder = HistoryBuilder(0)
     for number in range(80):
@@ -143,7 +143,7 @@ def test_a_long_way_round_does_not_hide_the_short_one() -> None:
         assert {found.name for found in verdict.violation.transactions} == {"P", "Q"}
 
 
-def test_names_of_other_programs_are_shown_as_they_are() -> None:
+def test_foreign_names_are_shown_unchanged() -> None:
     builder = HistoryBuilder()
     builder.add("worker-7", "index 12", [Operation(True, "account/3", 5)])
     builder.add("worker-8", "index 13", [Operation(False, "account/3", 5)])
@@ -164,7 +164,7 @@ def test_levels_that_were_not_asked_for_are_not_decided() -> None:
 
 
 def test_a_witness_against_a_weaker_level_is_one_against_the_stronger() -> None:
-    """Whatever shows that a history is not CC shows that it is neither CM nor CCv, if it is no larger."""
+    """A witness against CC is also one against CM and CCv, unless a smaller one exists."""
     for seed in range(12):
         history = replicated_history(seed, transactions=400, by_timestamp=False, faults=0.01)
         levels = check(history).levels

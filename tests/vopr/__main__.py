@@ -28,7 +28,7 @@ _COLLECT_EVERY = 50
 
 
 class Tally:
-    """What many executions gave in all."""
+    """The totals of many executions."""
 
     def __init__(self) -> None:
         self.executions = self.deliveries = 0
@@ -67,7 +67,7 @@ def work(options: argparse.Namespace, start: int, results: multiprocessing.Queue
     step, seconds, bug = options.workers, options.seconds, options.planted
     if bug is not None:
         BUGS[bug]()
-    gc.disable()  # an execution leaves little behind, so it pays to look for it rarely
+    gc.disable()  # executions leave little garbage, so collecting rarely pays off
     end, seed = time.monotonic() + seconds, start
     while time.monotonic() < end:
         tally, cpu = Tally(), time.process_time()

@@ -23,11 +23,11 @@ class Application:
         self._holds = False
         """Whether this iteration was given the message in flight, and acks it by asking for the next."""
         self._processing: BroadcastRecord | None = None
-        """Given and not applied yet."""
+        """Delivered but not applied yet."""
         self._is_scheduled = False
 
     def wake(self) -> None:
-        """There may be something to deliver."""
+        """Wake the application: a delivery may be available."""
         if not self._is_scheduled:
             self._schedule(0)
 
@@ -59,7 +59,7 @@ class Application:
         self._schedule(0)
 
     def _act_otherwise(self, record: BroadcastRecord, chance: float) -> bool:
-        """Something else than processing it at once; whether to go on now."""
+        """Do something other than process it at once; returns whether to continue now."""
         witness, process, world = self.witness, self.process, self.world
         if chance < 0.2:  # a pause before it is processed
             self._processing = record
@@ -98,7 +98,7 @@ class Application:
             self.process.broadcast(self.world.new_body())
 
     def tick(self) -> None:
-        """Now and then: messages that were put aside are processed and removed from there."""
+        """Now and then, process and unpark parked messages."""
         core, world = self.process.core, self.world
         if core.application.parked and (world.is_healing or world.random() < 0.3):
             position = next(iter(core.application.parked))

@@ -44,7 +44,7 @@ class SimulatedDisk:
         self.is_full = False
         self.is_dead = False
 
-    # What a journal calls
+    # Called by a journal
 
     def lock(self) -> None:
         if self.is_dead:
@@ -146,10 +146,10 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", name)
         return file
 
-    # What happens to it
+    # Faults
 
     def reopened(self) -> SimulatedDisk:
-        """For the next process: everything that was written is there, synced or not."""
+        """The disk for the next process: all written data survives, synced or not."""
         disk = SimulatedDisk(self.path, self.boot)
         disk.files, disk._durable_names, disk._changes = self.files, self._durable_names, self._changes
         disk.is_full = self.is_full
@@ -175,7 +175,7 @@ class SimulatedDisk:
         return disk
 
     def corrupt(self, random: Random) -> str:
-        """Flip a bit, or zero a sector, of what was written; which."""
+        """Flip a bit or zero a sector of the written data; returns which."""
         names = [name for name, file in self.files.items() if file.content]
         if not names:
             return "nothing"

@@ -1,4 +1,4 @@
-"""Which faults an execution has, and when they happen."""
+"""The faults of an execution and their times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = 3_600_000_000_000
 KINDS = (
     *("honest",) * 14, "unsynced", "unsynced power", *("corrupt",) * 3, *("fork",) * 3, *("liar",) * 4,
 )  # fmt: skip
-"""What sort of execution: most have only faults after which nothing may be lost and nobody refused."""
+"""Kinds of executions: most have only faults that must neither lose anything nor get a member refused."""
 _ALWAYS = ("kill", "kill later", "full", "stop", "cut", "half-open", "silence", "partition", "slow", "clock")
 
 
@@ -38,7 +38,7 @@ class Faults:
         """Further processes on copies of a member's store."""
         self.forked: Member | None = None
         self.may_not_rest = False
-        """Whether the group may not come to rest, so that only its safety is judged."""
+        """Whether the group may fail to come to rest, so that only safety is judged."""
 
     def plan(self, duration: int) -> None:
         world = self.world
@@ -188,8 +188,8 @@ class Faults:
         twin.start()
 
     def _judge_fork(self, forked: Member) -> None:
-        """Whoever was delivered something else than others under one id, or has met a life that the present
-        store does not know, has said so."""
+        """Every member that delivered a different message than others under one id, or met a life unknown to
+        the present store, has reported it."""
         world = self.world
         if world.faults_injected["fork reported"]:
             return
@@ -217,7 +217,7 @@ class Faults:
         self.world.network.severed.discard(pair)
 
     def heal(self) -> None:
-        """No more faults: everybody comes back."""
+        """End all faults: every member restarts."""
         world = self.world
         network = world.network
         network.loss, network.late_greetings, network.delay = 0.0, 0.0, 2 * MILLISECOND

@@ -1,4 +1,4 @@
-"""The judge: it knows every broadcast and every delivery, and says when a promise is broken.
+"""The judge: it knows every broadcast and every delivery, and detects broken promises.
 
 Every body is unique, so a delivery names the very broadcast that it comes from, whatever its id. Causal order
 is judged by sets of broadcasts as bits of an integer: what an application had broadcast or been given when it
@@ -34,22 +34,22 @@ class BroadcastRecord:
     def __init__(self, number: int, message: MessageId, body: bytes, own: bool, past: int) -> None:
         self.bit, self.message, self.body, self.own = 1 << number, message, body, own
         self.past = past
-        """What its author had broadcast or been given before."""
+        """The messages its author had broadcast or delivered before."""
         self.core_past = 0
         self.causes: dict[int, int] = {}
         self.is_lost = False
-        """Its author was killed before it was durable: nobody may ever deliver it."""
+        """Its author was killed before it was durable: it must never be delivered."""
 
 
 def forged(delivery: Delivery) -> BroadcastRecord:
-    """What a liar has made up, or a member with two stores has broadcast under an id that was taken."""
+    """Fabricated by a liar, or broadcast by a member with two stores under an id already used."""
     record = BroadcastRecord(0, delivery.message, delivery.payload, False, 0)
     record.bit = 0
     return record
 
 
 class Witness:
-    """What the judge knows of one member through all its lives."""
+    """The judge's knowledge of one member across all its lives."""
 
     def __init__(self, world: World, rank: int, name: str) -> None:
         self.world, self.rank, self.name = world, rank, name
@@ -59,13 +59,13 @@ class Witness:
         self.accepted = 0
         """How many of them returned."""
         self.is_refused = False
-        """The last ones were refused since the store could not be written: they must not come back."""
+        """The last ones were refused because the store could not be written: they must not reappear."""
         self.observed = 0
-        """What its application has broadcast or been given, as bits."""
+        """The messages its application has broadcast or delivered, as bits."""
         self.positions: list[BroadcastRecord] = []
-        """What its core has delivered, by position; its own included."""
+        """The core's deliveries by position, its own messages included."""
         self.yielded: list[BroadcastRecord] = []
-        """What the application was given, by position; without what a power failure took back."""
+        """The application's deliveries by position, without those undone by a power failure."""
         self.given: set[BroadcastRecord] = set()
         self.applied: dict[MessageId, BroadcastRecord] = {}
         """The application's own durable state."""
@@ -106,7 +106,7 @@ class Witness:
         self.actions.append((kind, record, position))
 
     def identify(self, delivery: Delivery) -> BroadcastRecord | None:
-        """The broadcast that a delivery is of; None if it may be a lie."""
+        """The broadcast that was delivered; None if it may be a lie."""
         body = decode_body(unwrap(delivery.payload))
         records, known = self.world.records, self.world.may_be_forged
         number = -1
@@ -126,7 +126,7 @@ class Witness:
         return record
 
     def see_deliveries(self, core: Core) -> None:
-        """Those that the core has made since the last time."""
+        """Deliveries the core has made since the last call."""
         positions = self.positions
         if len(positions) == core.application.delivered:
             return
@@ -144,7 +144,7 @@ class Witness:
             positions.append(record)
 
     def see_yield(self, delivery: Delivery, core: Core) -> BroadcastRecord:
-        """The application was given a message."""
+        """Record a delivery to the application."""
         acked = core.application.acked
         self.see_deliveries(core)
         self._see_skipped(acked)
@@ -172,7 +172,7 @@ class Witness:
         return record
 
     def _see_skipped(self, acked: int) -> None:
-        """What the application was not given before a position: others under the id of one that it had."""
+        """The deliveries before a position that were withheld from the application as duplicates of an id."""
         for record in self.positions[len(self.yielded) : acked] if self.is_exact else ():
             if record.message not in {each.message for each in self.given}:
                 self.fail(f"{record.message} is skipped, and no other under its id was given")
@@ -215,8 +215,8 @@ class Witness:
         self._forget(core, same)
 
     def _same_deliveries(self, core: Core) -> int:
-        """How many of the deliveries before the crash are the same after it. After a power failure some that
-        nothing durable depends on may come in another order."""
+        """How many deliveries before the crash are unchanged after it. After a power failure, deliveries that
+        nothing durable depends on may be reordered."""
         position = core.application.acked
         for delivery, before in zip(core.application.unacked, self.positions[position:], strict=False):
             if before.bit and self.identify(delivery) is not before:
@@ -225,7 +225,7 @@ class Witness:
         return position
 
     def _forget(self, core: Core, same: int) -> None:
-        """What the crash has undone: deliveries after so many, and broadcasts that are lost."""
+        """Undo what the crash has undone: deliveries beyond a count, and lost broadcasts."""
         kept = [
             action
             for action in self.actions

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 MESH = ("mbcp", "timestamp", "timestamp-diff", "depseq")
-"""In which every member sends to every other itself, so that the others can do without one."""
+"""Protocols in which every member sends to every other directly, so the others do not need any one member."""
 
 
 class Liar:
-    """Tells a few lies to partners. Everybody must stay correct towards everybody else."""
+    """Sends a few lies to partners; all other members must stay correct towards each other."""
 
     def __init__(self, world: World, rank: int) -> None:
         self.world, self.rank = world, rank
@@ -100,7 +100,7 @@ class Liar:
         return self._packets(process, end, data) if data else []
 
     def _leave_a_gap(self, process: Process, end: End) -> list[bytes]:
-        self.world.faults.may_not_rest = True  # what honest members deliver of it may differ
+        self.world.faults.may_not_rest = True  # honest members may deliver different versions of it
         data = self._next_packet(process, self.rank, 1 + self.world.below(3))
         return self._packets(process, end, data) if data else []
 
@@ -140,7 +140,7 @@ class Liar:
         return [encode(RepairReply(number, [data]))] if data else []
 
     def _forge_repairs(self, process: Process, end: End) -> list[bytes]:
-        """From now on whoever asks for a repair is sent made-up messages of their origin."""
+        """From now on repair requests are answered with forged messages of the requested origin."""
 
         def reply(spans: Iterable[Span]) -> list[bytes]:
             forged = [self._next_packet(process, origin, 1) for origin, _, _ in spans]
@@ -154,7 +154,7 @@ class Liar:
         return [encode(Heartbeat())]
 
     def _report_for_another(self, process: Process, end: End) -> list[bytes]:
-        """Everybody has all that the partner has; one of them cannot be reached."""
+        """Claims that all members have everything the partner has, one of which is unreachable."""
         world, other = self.world, self._another()
         victim = world.members[end.peer].process
         if other == end.peer or victim is None or not victim.is_up:
@@ -166,7 +166,7 @@ class Liar:
         return [encode(Heartbeat())]
 
     def _insist(self, lie: tuple[Process, Process, End, int]) -> None:
-        """Say it again and again: there may be more by now."""
+        """Repeat the claim: there may be more messages by now."""
         victim, process, end, times = lie
         if process.is_alive and victim.is_alive and times:
             stability = victim.core.stability

@@ -39,7 +39,7 @@ _PATH = Path("store")
 
 
 class Member:
-    """One member through all its lives: its disk, its computer's clock, and what the judge knows of it."""
+    """One member across all its lives: its disk, its computer's clock, and the judge's record of it."""
 
     def __init__(self, world: World, rank: int, disk: SimulatedDisk | None = None) -> None:
         self.world, self.rank, self.name = world, rank, world.roster.names[rank]
@@ -49,7 +49,7 @@ class Member:
         self.wall_offset = 0
         """By how much the computer's clock is wrong, in nanoseconds."""
         self.is_gone = False
-        """For good: its store is damaged."""
+        """Whether it is down for good because its store is damaged."""
         self.lost_cursor = False
         self.was_corrupted = False
         self.lives = 0
@@ -262,7 +262,7 @@ class Process:
         self.pump()
         self.application.wake()
 
-    # What the application calls
+    # Calls of the application
 
     def broadcast(self, body: bytes) -> None:
         message = self.core.broadcast(body, self.now())

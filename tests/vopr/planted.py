@@ -73,7 +73,7 @@ def hash_not_checked() -> None:
     """Lives and chain values are not compared, only counts."""
 
     def check(greeter: Greeter, peer: int, greeting: Any) -> None:
-        """Whoever has as many packets as were sent is welcome."""
+        """Any partner with as many packets as were sent is accepted."""
 
     def ack(box: Outbox, number: int, value: bytes) -> None:
         number = min(number, box.last)
@@ -92,7 +92,7 @@ def hash_not_checked() -> None:
 
 
 def repair_reply_unverified() -> None:
-    """A repair is accepted from whoever sends one."""
+    """An unsolicited repair is accepted."""
 
     def on_reply(link: PartnerLink, frame: RepairReply, now: float, time: int) -> None:
         for body in frame.bodies:
@@ -103,12 +103,12 @@ def repair_reply_unverified() -> None:
 
 
 def signature_not_checked() -> None:
-    """Whatever claims to be signed is."""
+    """Any claimed signature counts as valid."""
     _replace(Seals, "verify_statement", lambda *_: None)
 
 
 def counts_believed() -> None:
-    """Whatever a partner reports of anybody's progress is taken over, signed or not."""
+    """Any report on any member's progress is accepted, signed or not."""
 
     def is_news(stability: Stability, link: int, row: Row) -> bool:
         known = stability._signed_rows.get(row.member)
@@ -149,7 +149,7 @@ def sync_skipped() -> None:
 
 
 def checksum_not_checked() -> None:
-    """Records are read whatever their digest is."""
+    """Records are read without checking their digest."""
     _replace(records, "_digest", lambda *_: bytes(16))
 
 

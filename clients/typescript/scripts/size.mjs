@@ -1,4 +1,4 @@
-// The size of all that a page needs, as a bundle: minified, and compressed.
+// The size of the bundle that a page needs: minified, and compressed.
 
 import { build } from "esbuild";
 import { brotliCompressSync, gzipSync } from "node:zlib";

@@ -1,4 +1,4 @@
-/** Messages that members send to some: they travel to all, and only some applications are given them. */
+/** Addressed messages: they are sent to all processes, but delivered only to the addressees' applications. */
 
 import { readHeaders, unwrap, type Envelope } from "./body.js";
 import { RemoteError } from "./errors.js";
@@ -16,13 +16,13 @@ interface Addressed {
   sender: string;
 }
 
-/** Whether a message is for one that is called so. That it is for everybody is seen at one byte. */
+/** Whether a message is for this name or label. One byte shows that it is for everybody. */
 export function isFor(payload: Uint8Array, names: string[]): boolean {
   const addressed = payload[1] === ADDRESSED ? readAddressed(unwrap(payload)) : null;
   return addressed === null || addressed.to.some((each) => names.includes(each));
 }
 
-/** The same as if it were for everybody; as it is if it cannot be read here. `sender` is its origin. */
+/** The payload as if it were for everybody; unchanged if it cannot be read here. `sender` is its origin. */
 export function open(envelope: Envelope, sender: string): Envelope {
   const addressed = readAddressed(envelope);
   if (addressed === null || addressed.isSealed || addressed.sender !== sender) return envelope;
@@ -44,7 +44,7 @@ function readContent(content: Uint8Array): Partial<Envelope> {
   };
 }
 
-/** What is in an envelope that is for some; null if that is no such thing, and so a body of bytes. */
+/** The content of an addressed envelope; null if it is not one, and so a body of bytes. */
 function readAddressed(envelope: Envelope): Addressed | null {
   if (envelope.kind !== ADDRESSED) return null;
   try {

@@ -1,15 +1,15 @@
-/** What an application broadcasts, as bytes and back: bytes, text or any JSON value. */
+/** Encoding and decoding of bodies: bytes, text or any JSON value. */
 
 import { fromUtf8, utf8 } from "./bytes.js";
 import { LocalError, RemoteError } from "./errors.js";
 import { decode, encode, type Value } from "./msgpack.js";
 import * as read from "./reading.js";
 
-/** Integers beyond 2^53 are bigints: others send them, and a number would hold another value. */
+/** Integers beyond 2^53 are bigints: a number would not hold them exactly. */
 export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
 export type Body = Uint8Array | Json;
 
-/** A message's payload: its body, and what applications are told of it. */
+/** A message's payload: its body and metadata. */
 export interface Envelope {
   kind: number;
   /** Whether its sender's previous message is an immediate dependency. */
@@ -26,13 +26,13 @@ export interface Envelope {
   reserved: Record<string, string>;
 }
 
-/** What an application says about a body. */
+/** Metadata that an application adds to a body. */
 export interface About {
   contentType?: string;
   headers?: Record<string, string | Uint8Array>;
 }
 
-/** The same, and what this library says about it. */
+/** The same, with the metadata of this library. */
 export interface AboutAll extends About {
   reserved?: Record<string, string>;
 }
@@ -81,7 +81,7 @@ function writeHeaders(headers: Record<string, unknown>, reserved: Record<string,
   return written.size ? written : null;
 }
 
-/** Those of the application, and this library's; what others send as something else is ignored. */
+/** Headers of the application and of this library; values of other types are ignored. */
 export function readHeaders(value: Value): Pick<Envelope, "headers" | "reserved"> {
   const headers: [string, string | Uint8Array][] = [];
   const reserved: [string, string][] = [];
@@ -114,7 +114,7 @@ export function unwrap(payload: Uint8Array): Envelope {
   }
 }
 
-/** What the sender's application broadcast; bytes, if they are not of the kind that they claim to be. */
+/** The decoded body; raw bytes if they are not of the declared kind. */
 export function decodeBody(envelope: Envelope): Body {
   try {
     if (envelope.kind === TEXT) return fromUtf8(envelope.body);

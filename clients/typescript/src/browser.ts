@@ -41,7 +41,7 @@ function watchNetwork(back: () => void): () => void {
   const shown = (): void => {
     if (document.visibilityState === "visible") back();
   };
-  const isPage = typeof document !== "undefined"; // and no worker
+  const isPage = typeof document !== "undefined"; // not a worker
   addEventListener("online", back);
   if (isPage) document.addEventListener("visibilitychange", shown);
   return () => {

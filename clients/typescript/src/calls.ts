@@ -1,4 +1,4 @@
-/** The calls of a phone: to which super peers, when again, and what becomes of them. */
+/** The calls of a phone: which super peers it dials, when it retries, and the outcomes. */
 
 import type { Id } from "./bytes.js";
 import { Connection, GoneError, StaleError } from "./connection.js";
@@ -8,10 +8,10 @@ import { Failover } from "./failover.js";
 import type { Change } from "./message.js";
 import type { Platform, Wire } from "./platform.js";
 
-/** Ticks are more often than this, unless the process stands still, or the page is hidden. */
+/** Ticks are more frequent than this, unless the process is suspended or the page is hidden. */
 const LATE = 1_000;
 const GREETING = 10_000;
-/** Between two calls for another super peer. */
+/** The interval between two calls for another super peer. */
 const SEEK_PAUSE = 500;
 const [FIRST_PAUSE, LONGEST_PAUSE] = [100, 3_000];
 
@@ -22,18 +22,18 @@ interface Call {
   end(reason: string): void;
 }
 
-/** What calls are to the group that makes them. */
+/** The interface of calls to their group. */
 export interface Caller {
   readonly isClosing: boolean;
   step(event: Event): void;
-  /** Something has happened. */
+  /** Record an event. */
   changed(): void;
   fail(error: Error): void;
   tell(kind: Change["kind"], name: string, text?: string): void;
 }
 
 export class Calls {
-  /** The names of all that are connected to the group, as the super peer said last; empty before it has. */
+  /** The names of all connected processes, as last reported by the super peer; empty before the first report. */
   present = new Set<string>();
   private readonly calls = new Set<Call>();
   /** When each super peer may be called again, and after how many failures in a row. */
@@ -68,7 +68,7 @@ export class Calls {
     return link === null ? "" : this.core.state.links.get(link)!.contact.name;
   }
 
-  /** Why super peers were not reached, when they were called last. */
+  /** Why super peers were not reached at the last call. */
   get reasons(): string {
     return Array.from(this.refusals, ([who, reason]) => `${who}: ${reason}`).join("; ");
   }
@@ -154,7 +154,7 @@ export class Calls {
     this.refusals.delete(name);
     for (const other of this.calls) if (other !== call && other.connection.link === link) other.end("");
     if (link === this.hubLink) this.caller.tell("connected", name);
-    else this.callAgain(); // the others may be there again, too
+    else this.callAgain(); // the others may be back, too
   }
 
   private onError(call: Call, error: unknown): string {
@@ -194,7 +194,7 @@ export class Calls {
     this.caller.changed();
   }
 
-  /** Send what may be sent. */
+  /** Send everything that may be sent. */
   flushAll(): void {
     for (const call of this.calls) this.flush(call);
   }
@@ -237,7 +237,7 @@ export class Calls {
     this.turnElsewhere(time);
   }
 
-  /** Call for the links on which something is to come, or to be sent. */
+  /** Call on links that expect packets or have some to send. */
   private callWanted(time: number): void {
     const { core } = this;
     for (const [link, state] of core.state.links) {
@@ -258,7 +258,7 @@ export class Calls {
     return this.places.has(name) && (this.pauses.get(name)?.until ?? 0) <= time;
   }
 
-  /** To another super peer, if its own is out of reach, or the application wants that. */
+  /** Turn to another super peer if the own one is out of reach or the application requests it. */
   private turnElsewhere(time: number): void {
     const { core, open } = this;
     const event = this.failover.check(new Set(open.map((each) => this.theirs(each))), time);
@@ -276,7 +276,7 @@ export class Calls {
     else if (core.current!.mayMove(this.theirs(there))) this.caller.step({ kind: "move", link: there.link! });
   }
 
-  /** Call a super peer to have a link to it, unless one is being called. */
+  /** Call a super peer to create a link to it, unless a call is in progress. */
   private seek(name: string, time: number): void {
     const isCalling = [...this.calls].some(({ connection }) => !connection.isOpen && connection.calledLink === null);
     if (isCalling || time - this.soughtAt < SEEK_PAUSE) return;
@@ -285,14 +285,14 @@ export class Calls {
     void this.call(name, null);
   }
 
-  /** A network may be there again: no pause is kept. */
+  /** A network may be back: end all pauses. */
   callAgain(): void {
     for (const pause of this.pauses.values()) pause.until = 0;
     this.callWanted(now());
   }
 }
 
-/** In milliseconds, of a clock that only goes forward. */
+/** Milliseconds of a monotonic clock. */
 export const now = (): number => performance.now();
 
 /** How long to wait after so many failures in a row. */

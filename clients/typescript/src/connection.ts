@@ -1,7 +1,7 @@
 /**
  * One connection to a super peer, without I/O: greetings, then which frames to send and what arriving frames
  * mean. A link outlives its connections: a new one resumes where the receiver was. Times are milliseconds of
- * a clock that only goes forward.
+ * a monotonic clock.
  */
 
 import { isEqual, type Id } from "./bytes.js";
@@ -22,15 +22,15 @@ const ACK_PAUSE = 500;
 const RESEND = 2_000;
 const FRAME_BYTES = 1 << 16;
 const FRAME_PACKETS = 4_096;
-/** Bytes that wait for the application, above which nothing more is taken. */
+/** Bytes waiting for the application, above which no more packets are accepted. */
 const MAX_WAITING = 1 << 23;
 
-/** A greeting that was overtaken, or is for what is no more: the next call will say more. */
+/** A greeting that was overtaken or refers to a forgotten link: the next call will clarify. */
 export class StaleError extends RemoteError {
   override name = "StaleError";
 }
 
-/** Nobody is at the other end of the link any more. */
+/** The process at the other end of the link is gone. */
 export class GoneError extends RemoteError {
   override name = "GoneError";
 }
@@ -40,7 +40,7 @@ let attempts = 0;
 export class Connection {
   /** The link, once both have greeted. */
   link: number | null = null;
-  /** The names of all that are connected, as the super peer says. */
+  /** The names of all connected processes, as reported by the super peer. */
   present = new Set<string>();
   openedAt = 0;
   private sent = 0;
@@ -70,7 +70,7 @@ export class Connection {
     return this.link !== null;
   }
 
-  /** What is said first. */
+  /** The greeting. */
   greet(token: string): Uint8Array {
     const { core } = this;
     const link = this.calledLink === null ? null : core.state.links.get(this.calledLink)!;
@@ -95,7 +95,7 @@ export class Connection {
     return encodeFrame(this.called);
   }
 
-  /** What is said last, for the other's log. */
+  /** The reason sent before closing, for the other's log. */
   refuse(reason: string): Uint8Array {
     return encodeFrame({ kind: "refusal", reason });
   }
@@ -125,7 +125,7 @@ export class Connection {
       case "refusal":
         throw new RemoteError(`it refuses: ${frame.reason}`);
       case "heartbeat":
-        // Timers of hidden pages are late, so a sign of life is answered when it comes.
+        // Timers of hidden pages are late, so a heartbeat is answered when it arrives.
         if (now - this.sentAt > HEARTBEAT / 2) this.control.push({ kind: "heartbeat" });
         break;
       case "greeting":
@@ -141,7 +141,7 @@ export class Connection {
 
   private onPackets(link: number, first: number, bodies: Uint8Array[], previous: Uint8Array): void {
     const { core } = this;
-    if (this.isFull) return; // they were sent before the other heard of it
+    if (this.isFull) return; // they were sent before the other was informed
     if (core.undeliveredBytes > MAX_WAITING) {
       this.isFull = true;
       this.control.push({ kind: "pause" });
@@ -164,9 +164,9 @@ export class Connection {
     if (number >= state.acked) this.resendAfter = number;
   }
 
-  // What is sent
+  // Sending
 
-  /** What is to be sent next; empty if there is nothing. */
+  /** The next frames to send; empty if there are none. */
   takeFrames(now: number): Uint8Array[] {
     if (this.link === null) return [];
     const { core, link } = this;
@@ -197,7 +197,7 @@ export class Connection {
     return frames.map(encodeFrame);
   }
 
-  /** Go back to packets that were lost: the other says so, or has acknowledged none for a while. */
+  /** Resend lost packets: after a nack, or without acks for a while. */
   private rewind(link: number, now: number): void {
     const { acked } = this.core.outbox(link).state;
     if (this.resendAfter !== null) {
@@ -214,14 +214,14 @@ export class Connection {
     this.sent = Math.max(this.sent, acked);
   }
 
-  /** Now and then: why the connection must end, if it must. */
+  /** Called periodically: the reason why the connection must end, if any. */
   tick(now: number): string | null {
     if (now - this.heardAt > SILENCE) return "it was silent for too long";
     if (now - this.sentAt > HEARTBEAT) this.control.push({ kind: "heartbeat" });
     return null;
   }
 
-  /** This process has stood still: it has heard nobody, and nobody was silent. */
+  /** This process was suspended: nobody counts as silent for that time. */
   excuse(late: number): void {
     this.heardAt += late;
   }
@@ -268,7 +268,7 @@ export class Connection {
     if (known !== null) {
       const { outbox, received } = core.state.links.get(known)!;
       const isBlank = (each: Greeting): boolean => !each.received && !each.acked;
-      // The link was used and forgotten there before the call arrived. The next call says so.
+      // The link was used and forgotten there before the call arrived. The next call states that.
       if (isBlank(called) && isBlank(greeting) && (received || outbox.acked)) throw new StaleError("it was forgotten");
       const before = core.state.links.get(known)!.contact;
       if (before.at === contact.at) return known;
@@ -293,7 +293,7 @@ export class Connection {
     if (received < outbox.state.acked) {
       const isSameLife = state.lineage.length > 0 && isSameLineage(lineage, state.lineage);
       if (!isSameLife) throw new ForkError(`${name} has an older store than before`);
-      return; // what it has acknowledged since has overtaken its greeting
+      return; // its later acks have overtaken its greeting
     }
     const value = outbox.chainAt(received);
     if (value !== null && !isEqual(value, greeting.chain)) throw new ForkError(older);

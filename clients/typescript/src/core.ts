@@ -2,8 +2,8 @@
  * A phone and its links, without clock, socket or store.
  *
  * Everything that happens is an event, and the events are the log: replayed in the same order they give the
- * same packets under the same numbers. A driver makes them durable in batches; packets are sent, what came
- * is acknowledged, and messages are given to the application only after that.
+ * same packets under the same numbers. A driver makes them durable in batches; only after that are packets
+ * sent, received ones acknowledged, and messages delivered to the application.
  */
 
 import type { Id } from "./bytes.js";
@@ -24,16 +24,16 @@ export type Event =
   | { kind: "attempt"; nonce: Uint8Array }
   /** A super peer has greeted, for the first time or from another place. */
   | { kind: "link"; mine: Id; contact: Contact }
-  /** It has greeted from a life that this phone did not know of. */
+  /** It has greeted from a life unknown to this phone. */
   | { kind: "met"; link: number; lineage: Life[] }
   | { kind: "asked"; link: number }
   | { kind: "packet"; link: number; number: number; data: Uint8Array }
-  /** The application has taken the state that came with the slot. */
+  /** The application has restored the snapshot that came with the slot. */
   | { kind: "started" }
   | { kind: "broadcast"; payload: Uint8Array; at: number }
   /** The application asks for its next message, and has processed the one before. */
   | { kind: "take" }
-  /** The message in flight is given again, after a restart. */
+  /** The message in flight is redelivered after a restart. */
   | { kind: "again" }
   /** The application has processed the message in flight. */
   | { kind: "ack" }
@@ -41,14 +41,14 @@ export type Event =
   | { kind: "move"; link: number }
   /** The super peers at these addresses are out of reach. */
   | { kind: "lost"; addresses: Id[] }
-  /** Nobody is at the other end of a link any more. */
+  /** The process at the other end of a link is gone. */
   | { kind: "gone"; link: number }
   | { kind: "leave" };
 
 export interface LinkState {
   mine: Id;
   theirs: Id;
-  /** Who is at the other end. */
+  /** The address at the other end. */
   contact: Contact;
   outbox: OutboxState;
   received: number;
@@ -67,18 +67,18 @@ export interface CoreState {
   broadcasts: number;
   /** The origin of the last message that was broadcast in this slot. */
   lastOrigin: Id | null;
-  /** By address, what this phone is and was; `current` is its present one. */
+  /** Current and former incarnations of this phone, by address; `current` is the present one. */
   phones: Map<Id, PhoneState>;
   contacts: Map<Id, Contact>;
   current: Id | null;
   links: Map<number, LinkState>;
   nextLink: number;
-  /** What the application was not given, or has not acknowledged; the first is in flight if it was given. */
+  /** Undelivered or unacked messages; the first is in flight if it was delivered. */
   unacked: Delivery[];
   attempts: number;
 }
 
-/** What is written together. */
+/** One batch of events that is written together. */
 export interface Batch {
   records: Event[];
   checkpoint: CoreState | null;
@@ -106,9 +106,9 @@ export class Core {
   private readonly outboxes = new Map<number, Outbox>();
   private readonly phones = new Map<Id, Phone>();
   private records: Event[] = [];
-  /** Links on which something came that no correct super peer sends, and what. */
+  /** Links on which an invalid packet arrived, with the reason. */
   readonly rejected = new Map<number, string>();
-  /** Bytes that the application has not taken. */
+  /** Bytes of messages that the application has not consumed. */
   private waitingBytes = 0;
   private isReplaying = false;
 
@@ -132,7 +132,7 @@ export class Core {
       throw new LocalError(`the store is of ${state.name} in group '${state.group}', not of ${name} in '${group}'`);
   }
 
-  // What it is
+  // State
 
   get current(): Phone | null {
     return this.state.current === null ? null : this.phones.get(this.state.current)!;
@@ -142,7 +142,7 @@ export class Core {
     return this.current?.state.phase ?? "outside";
   }
 
-  /** Whether the application may be given messages, and broadcast. */
+  /** Whether messages may be delivered to the application, and broadcast. */
   get isStarted(): boolean {
     return this.current?.isStarted ?? false;
   }
@@ -153,7 +153,7 @@ export class Core {
     return data?.length && data[0] === 1 ? data.subarray(1) : null;
   }
 
-  /** What applications call this phone: another one for each slot. */
+  /** The label by which applications know this phone: a new one for each slot. */
   get label(): string {
     const here = this.current?.state.here;
     return here ? originLabel(this.state.name, here.origin) : this.state.name;
@@ -165,7 +165,7 @@ export class Core {
     return phase === "member" || phase === "leaving" ? (this.current!.state.here?.hub ?? null) : null;
   }
 
-  /** The addresses of the super peers without which it cannot go on. */
+  /** The addresses of the super peers it cannot continue without. */
   get reliedOn(): Set<Id> {
     return this.current?.reliedOn ?? new Set();
   }
@@ -200,7 +200,7 @@ export class Core {
     return this.marks.get(link) ?? { sent: 0, received: 0, chain: CHAIN_START };
   }
 
-  // What happens
+  // Events
 
   step(event: Event): void {
     switch (event.kind) {
@@ -244,7 +244,7 @@ export class Core {
         this.shift();
         return;
       case "move":
-        this.current!.move(this.link(event.link).theirs); // which refuses it if that cannot be
+        this.current!.move(this.link(event.link).theirs); // which refuses an impossible move
         this.log(event);
         break;
       case "lost":
@@ -335,7 +335,7 @@ export class Core {
     const ready = phone === this.current ? phone.state.here?.ready : undefined;
     if (packet.kind === "downlink" && ready?.at(-1) === packet) this.waitingBytes += packet.payload.length;
     if (before === "joining" && phone.state.phase === "member") {
-      // What was delivered before and is not processed is in the snapshot, or comes again.
+      // Earlier deliveries that were not processed are in the snapshot or will be repeated.
       this.state.unacked = [];
       this.state.attempts = 0;
       this.state.lastOrigin = null;
@@ -355,7 +355,7 @@ export class Core {
     this.carryOut();
   }
 
-  /** What the phones have to send. */
+  /** Put the packets of all incarnations into outboxes. */
   private carryOut(): void {
     for (const [mine, phone] of this.phones) {
       for (const [to, packet] of phone.outbox.splice(0)) {
@@ -377,7 +377,7 @@ export class Core {
     if (delivery) this.state.unacked.push(delivery);
   }
 
-  // What the application does
+  // Calls of the application
 
   broadcast(body: Body, at: number, about?: AboutAll): Delivery {
     const { name, unacked, lastOrigin } = this.state;
@@ -386,8 +386,8 @@ export class Core {
     return unacked[unacked.length - 1];
   }
 
-  /** The next message for the application, which has processed the one before. It may be given when all that
-   * has happened so far is durable. */
+  /** The next message for the application, which has processed the one before. It may be delivered once all
+   * events so far are durable. */
   take(): GivenMessage | null {
     do {
       const { attempts, unacked } = this.state;
@@ -399,14 +399,14 @@ export class Core {
     return this.inFlight;
   }
 
-  /** The message that was in flight before a restart, once more. */
+  /** Redeliver the message that was in flight before a restart. */
   takeAgain(): GivenMessage | null {
     if (this.isForOthers) return this.take();
     if (this.state.attempts) this.step({ kind: "again" });
     return this.inFlight;
   }
 
-  /** Whether the message in flight was sent to others alone. */
+  /** Whether the message in flight is addressed only to others. */
   private get isForOthers(): boolean {
     const given = this.inFlight;
     return given !== null && !given.isOwn && !isFor(given.delivery.payload, [this.label, this.state.name]);
@@ -419,7 +419,7 @@ export class Core {
     return { delivery, deliveries: attempts, isOwn: unwrap(delivery.payload).author === name };
   }
 
-  // What is written
+  // Persistence
 
   /** All that happened since the last batch; as a whole state if that `isCheckpoint`. */
   takeBatch(isCheckpoint: boolean, isConnected: (link: number) => boolean): Batch {
@@ -442,7 +442,7 @@ export class Core {
     );
   }
 
-  /** Former addresses go when all that was sent from them is acknowledged. */
+  /** Former addresses are forgotten once all packets sent from them are acknowledged. */
   private prune(isConnected: (link: number) => boolean): void {
     const { state } = this;
     const used = new Set([state.current]);

@@ -1,9 +1,9 @@
-/** The caller has made a mistake, or asks for what cannot be now. */
+/** The caller has made a mistake, or requests something impossible in the current state. */
 export class LocalError extends Error {
   override name = "LocalError";
 }
 
-/** A super peer has sent something that no correct one sends. */
+/** A super peer has sent something invalid. */
 export class RemoteError extends Error {
   override name = "RemoteError";
 }

@@ -1,6 +1,5 @@
 /**
- * When a phone turns to another super peer, without I/O. Times are milliseconds of a clock that only goes
- * forward.
+ * When a phone fails over to another super peer, without I/O. Times are milliseconds of a monotonic clock.
  *
  * A phone that cannot reach its super peer for a while calls the others, and asks the first that answers for a
  * slot. If its own can be reached again it moves, without a gap and without a snapshot. If not, it gives up
@@ -21,7 +20,7 @@ export class Failover {
 
   constructor(private readonly core: Core) {}
 
-  /** This process has stood still, and nobody was out of reach. */
+  /** This process was suspended: nobody counts as out of reach for that time. */
   excuse(late: number): void {
     for (const [address, since] of this.since) this.since.set(address, since + late);
   }

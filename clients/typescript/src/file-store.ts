@@ -1,11 +1,11 @@
 /**
- * A store in a folder: one file, in which a checkpoint takes the place of all that is before it.
+ * A store in a folder: one file, in which a checkpoint replaces everything before it.
  *
  *     log       records, each after its length and the beginning of its SHA-256
  *     log.new   a checkpoint that is being written
  *     lock      the process that has opened it
  *
- * What a crash has left of the last record is cut off: nobody has heard of it.
+ * A last record torn by a crash is cut off: nothing of it was sent or acknowledged.
  */
 
 import { createHash } from "node:crypto";
@@ -96,7 +96,7 @@ export class FileStore implements Store {
     this.size += data.length;
   }
 
-  /** Two processes must not use one store: the second is refused while the first is there. */
+  /** Two processes must not use one store: the second is refused while the first is running. */
   private async lock(): Promise<void> {
     if (opened.has(this.folder)) throw new LocalError(`the store ${this.folder} is in use in this process`);
     const path = this.path("lock");

@@ -1,6 +1,6 @@
 /**
- * A phone of a live group, as its application sees it; and the driver of its core: it writes what happens, has
- * super peers called (`calls.ts`), and asks for a slot.
+ * A phone of a live group, as its application sees it, and the driver of its core: it writes events to the
+ * store, makes calls to super peers (`calls.ts`), and asks for a slot.
  */
 
 import { randomBytes, toHex } from "./bytes.js";
@@ -18,11 +18,11 @@ import { NoStore, type Store } from "./store.js";
 
 const TICK = 200;
 const ATTEMPT = 10_000;
-/** How long somebody who is asked may take to be known as connected: the whole list comes with a connection. */
+/** How long until a requested process must be known as connected: the full list arrives with a connection. */
 const FINDING = 3_000;
 /** Bytes of messages that are not stable, at which `broadcast` waits. */
 const LIMIT = 1 << 25;
-/** What is appended to a store before a checkpoint takes its place, at least. */
+/** The least that is appended to a store before a checkpoint replaces it. */
 const CHECKPOINT = 1 << 18;
 
 export async function joinGroup(name: string, options: JoinOptions, platform: Platform): Promise<Group> {
@@ -95,7 +95,7 @@ export class Group implements AsyncIterable<Message> {
       this.calls.callAgain();
       this.wake();
     });
-    await this.until(() => this.core.phase !== "leaving"); // it had asked for that before
+    await this.until(() => this.core.phase !== "leaving"); // it had asked to leave before
     if (!this.core.isStarted) {
       this.joinAgain();
       if (!(await this.until(() => this.core.isStarted, this.options.timeout))) throw new LocalError(this.describe());
@@ -103,9 +103,9 @@ export class Group implements AsyncIterable<Message> {
     this.tick();
   }
 
-  // Who is there
+  // Presence
 
-  /** What others call this phone: another one at each super peer. */
+  /** The label by which others know this phone: a new one at each super peer. */
   get me(): string {
     return this.core.label;
   }
@@ -121,12 +121,12 @@ export class Group implements AsyncIterable<Message> {
     return this.calls.superPeer;
   }
 
-  /** Whether its super peer is connected. What is broadcast meanwhile is sent when it is. */
+  /** Whether its super peer is connected. Broadcasts made while it is not are sent later. */
   get connected(): boolean {
     return this.calls.isConnected;
   }
 
-  /** The names of all that are connected to the group, as its super peer said last. */
+  /** The names of all connected processes, as last reported by its super peer. */
   get present(): ReadonlySet<string> {
     return new Set([...this.calls.present, this.core.state.name]);
   }
@@ -141,7 +141,7 @@ export class Group implements AsyncIterable<Message> {
       .map(({ entry, at }) => ({ id: messageId(entry.original, state.name), since: new Date(at), superPeer }));
   }
 
-  /** Who comes and goes, and which super peer this phone has, from now on. */
+  /** Changes of presence and of this phone's super peer, from now on. */
   changes(): AsyncIterableIterator<Change> {
     const subscription = new Subscription<Change>((self) => this.subscriptions.delete(self));
     this.subscriptions.add(subscription);
@@ -159,7 +159,7 @@ export class Group implements AsyncIterable<Message> {
     return this.send(body, options);
   }
 
-  /** Wait until something can be broadcast; whether it was so in time. */
+  /** Wait until broadcasting is possible; returns whether it was in time. */
   private async hasRoom(timeout?: number): Promise<boolean> {
     this.check();
     const mayBroadcast = (): boolean => this.core.isStarted && !this.isLeaving && this.retained <= LIMIT;
@@ -176,7 +176,7 @@ export class Group implements AsyncIterable<Message> {
   }
 
   /**
-   * Ask somebody who is connected, by name or label; returns the reply, when the application is given it.
+   * Send a request to a connected process, by name or label; returns the reply when it is delivered.
    * Do not wait for it in the loop that reads messages: the reply is one of those.
    */
   async request(who: string, body: Body, options: About & { timeout?: number } = {}): Promise<Message> {
@@ -212,7 +212,7 @@ export class Group implements AsyncIterable<Message> {
     return `${name} has no place in the group${reasons && ` (${reasons})`}`;
   }
 
-  /** The next messages. Asking for one acknowledges the one before: it is not given again. */
+  /** The next messages. Asking for one acknowledges the one before, which is not redelivered. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Message, void, undefined> {
     try {
       for (;;) {
@@ -221,7 +221,7 @@ export class Group implements AsyncIterable<Message> {
         yield message;
       }
     } finally {
-      this.isHolding = false; // whoever has stopped reading holds up no return
+      this.isHolding = false; // an application that stopped reading does not delay a return
       this.changed();
     }
   }
@@ -254,7 +254,7 @@ export class Group implements AsyncIterable<Message> {
     }
   }
 
-  /** The message in flight is processed, and is not given again once this returns. */
+  /** Acknowledge the message in flight, which is not redelivered once this returns. */
   async ack(): Promise<void> {
     this.check();
     this.isHolding = false;
@@ -278,7 +278,7 @@ export class Group implements AsyncIterable<Message> {
     if (!isThere) throw new LocalError(`another move was asked for before the one to ${to} was done`);
   }
 
-  /** Leave the group: returns when the super peer has all that was broadcast here, and has let this phone go. */
+  /** Leave the group: returns when the super peer has all broadcasts of this phone and has released it. */
   async leave(options: { timeout?: number } = {}): Promise<void> {
     this.check();
     this.isLeaving = true;
@@ -297,7 +297,7 @@ export class Group implements AsyncIterable<Message> {
     if (!hasLeft) throw new LocalError(`${this.superPeer || "no super peer"} has not let ${this.me} go in time`);
   }
 
-  /** Stop here. With a store, this phone goes on from it; others retain what it has not received. */
+  /** Stop. With a store, this phone can resume later; others retain the messages it has not received. */
   close(): Promise<void> {
     this.closing ??= this.stop();
     return this.closing;
@@ -319,14 +319,14 @@ export class Group implements AsyncIterable<Message> {
     if (this.closing !== null || this.isLeaving) throw new LocalError("the group is closed");
   }
 
-  // What happens
+  // Events
 
   private step(event: Event): void {
     this.core.step(event);
     this.changed();
   }
 
-  /** Something has happened: it is written, what may be sent is sent, and whoever waits looks again. */
+  /** Handle an event: write it, send what may be sent, and wake all waiters. */
   private changed(): void {
     if (!this.isWriting && this.failure === null) void this.write();
     if (this.core.phase === "removed" && this.closing === null) this.joinAgain();
@@ -347,7 +347,7 @@ export class Group implements AsyncIterable<Message> {
     });
   }
 
-  /** Wait until something is true; whether it was so in time. */
+  /** Wait until a condition holds; returns whether it did in time. */
   private async until(condition: () => boolean, timeout?: number): Promise<boolean> {
     const timer = timeout === undefined ? undefined : setTimeout(() => this.wake(), timeout);
     const end = timeout === undefined ? Infinity : now() + timeout - 1;
@@ -364,7 +364,7 @@ export class Group implements AsyncIterable<Message> {
     }
   }
 
-  /** Everything that has happened so far is in the store. */
+  /** Wait until all events so far are in the store. */
   private durable(): Promise<void> {
     if (this.failure !== null) return Promise.reject(this.failure);
     if (!this.isWriting && !this.core.hasRecords) return Promise.resolve();
@@ -376,7 +376,7 @@ export class Group implements AsyncIterable<Message> {
   private async write(): Promise<void> {
     this.isWriting = true;
     try {
-      await Promise.resolve(); // what else happens in this turn is written together
+      await Promise.resolve(); // events of the same turn are written together
       while (this.core.hasRecords || this.waiters.length) {
         const waiters = this.waiters;
         this.waiters = [];
@@ -425,11 +425,11 @@ export class Group implements AsyncIterable<Message> {
       .finally(() => (this.joining = null));
   }
 
-  /** Ask one super peer after the other for a slot; then give the application the state that came with it. */
+  /** Ask one super peer after the other for a slot; then hand the application the snapshot that came with it. */
   private async join(): Promise<void> {
     const { core } = this;
     const isReturn = core.state.broadcasts > 0 || core.state.phones.size > 0;
-    // The message in flight ends first: it belongs to what the application has now.
+    // The message in flight is completed first: it belongs to the application's current state.
     await this.until(() => !this.isHolding);
     for (let failures = 0; core.phase !== "member"; ) {
       if (core.phase === "joining" && (await this.until(() => core.phase !== "joining", ATTEMPT))) continue;

@@ -1,10 +1,10 @@
 /**
- * A store in IndexedDB: one object store with a key that grows, in which a checkpoint takes the place of all
- * that is before it.
+ * A store in IndexedDB: one object store with an increasing key, in which a checkpoint replaces everything
+ * before it.
  *
- * A page may be open in two tabs. Each opening of the store writes who has opened it, and each transaction
- * looks whether that is still the same: the tab that came later goes on, and the earlier one stops before
- * anything of it is sent. So a store never has two futures.
+ * A page may be open in two tabs. Each opening of the store records its owner, and each transaction checks
+ * that the owner is unchanged: the later tab takes over, and the earlier one stops before it sends anything
+ * more. So a store never forks.
  */
 
 import { StoreError } from "./errors.js";
@@ -71,11 +71,11 @@ export class IndexedStore implements Store {
     return Promise.resolve();
   }
 
-  /** A transaction that changes nothing if somebody else has opened this store. */
+  /** A transaction that changes nothing if another owner has opened this store. */
   private changeOwn(change: (log: IDBObjectStore) => void): Promise<void> {
     let isForeign = false;
     const changed = this.change((log, transaction) => {
-      change(log); // now, since values may change after this call; it is undone if the owner is another one
+      change(log); // now, since values may change after this call; undone if the owner has changed
       const reading = transaction.objectStore(OWNER).get(OWNER);
       reading.onsuccess = () => {
         isForeign = reading.result !== this.owner;

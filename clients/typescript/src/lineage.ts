@@ -16,7 +16,7 @@ export function isEarlier(lineage: Life[], known: Life[]): boolean {
   return lineage.length > 0 && has(known.slice(0, -1), lineage[lineage.length - 1]);
 }
 
-/** Whether `known` is no beginning of `lineage`, as far as that can be told. */
+/** Whether `known` is certainly not a prefix of `lineage`. */
 export function isForked(lineage: Life[], known: Life[]): boolean {
   if (!known.length || has(lineage, known[known.length - 1])) return false;
   const isLong = lineage.length === MAX_LIVES || known.length === MAX_LIVES;

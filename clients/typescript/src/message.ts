@@ -7,7 +7,7 @@ import type { GivenMessage } from "./core.js";
 import type { MessageKey } from "./packets.js";
 import { nameOf, REPLY } from "./requests.js";
 
-/** A message: who has broadcast it, and its number there, from 1. */
+/** A message id: its origin, and its sequence number there, from 1. */
 export class MessageId {
   constructor(
     readonly origin: string,
@@ -34,7 +34,7 @@ export class Message {
   readonly id: MessageId;
   /** Whether this phone has broadcast it itself. */
   readonly own: boolean;
-  /** How many times it was given to this application, with this time. */
+  /** How many times it was delivered to this application, including this one. */
   readonly deliveries: number;
   private readonly envelope: Envelope;
 
@@ -53,7 +53,7 @@ export class Message {
     return this.id.origin;
   }
 
-  /** The name of who has broadcast it, whatever its incarnation. */
+  /** The name of its author, whatever the incarnation. */
   get author(): string {
     return nameOf(this.envelope.author) || this.id.origin;
   }
@@ -72,17 +72,17 @@ export class Message {
     return this.envelope.time ? new Date(this.envelope.time / 1000) : null;
   }
 
-  /** What its sender says that the body is. */
+  /** The content type given by its sender. */
   get contentType(): string {
     return this.envelope.contentType;
   }
 
-  /** What its sender says about the body: text or bytes by name. */
+  /** The headers given by its sender: text or bytes by name. */
   get headers(): Record<string, string | Uint8Array> {
     return this.envelope.headers;
   }
 
-  /** Whether it was sent to this phone alone, encrypted, so that its body is what has arrived. */
+  /** Whether it was addressed to this phone and encrypted, so that its body is the undecrypted bytes. */
   get unreadable(): boolean {
     return this.envelope.kind === ADDRESSED;
   }
@@ -109,7 +109,7 @@ export class Message {
     return (this.envelope.reserved[name] ?? "").split(" ");
   }
 
-  /** Whether it was given before and not acknowledged, so it may have been processed. */
+  /** Whether it was delivered before without being acknowledged, so it may have been processed. */
   get redelivered(): boolean {
     return this.deliveries > 1;
   }

@@ -19,7 +19,7 @@ export interface NodeJoinOptions extends JoinOptions {
 }
 
 const MAX_BYTES = 1 << 24;
-(globalThis as { crypto?: unknown }).crypto ??= webcrypto; // which Node 18 has not made global
+(globalThis as { crypto?: unknown }).crypto ??= webcrypto; // not a global in Node 18
 
 /** Take part in a group as a phone, behind the first super peer that answers. */
 export async function join(group: string, options: NodeJoinOptions): Promise<Group> {

@@ -46,7 +46,7 @@ export class Outbox {
     const { state } = this;
     if (number > state.last)
       throw new ForkError(`it has packet ${number}, and only ${state.last} were sent: this store is an older one`);
-    if (number < state.acked) return; // it was overtaken by a later one
+    if (number < state.acked) return; // overtaken by a later ack
     const own = this.chainAt(number)!;
     if (!isEqual(own, value))
       throw new ForkError(`its packets up to ${number} are not those that were sent to it`);

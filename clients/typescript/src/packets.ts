@@ -16,7 +16,7 @@ export interface BacklogEntry {
   payload: Uint8Array;
   /** The stream of the author's super peer, and its slot there, if a phone has broadcast it. */
   author: [Id, Id] | null;
-  /** Whether it is known that nobody else has it. */
+  /** Whether it is known that no other process has it. */
   isLost: boolean;
 }
 
@@ -91,7 +91,7 @@ const REFUSED = 69;
 const STABLE = 70;
 const MAX_AHEAD = 1_000_000;
 
-// What a phone sends
+// Packets sent by phones
 
 export function encodeUplink(
   payload: Uint8Array,
@@ -160,7 +160,7 @@ export function readBits(value: Value): number[] {
   return numbers;
 }
 
-// What a phone receives
+// Packets received by phones
 
 export function decodePacket(data: Uint8Array): FromSuperPeer {
   const fields = read.array(decode(data), 1);

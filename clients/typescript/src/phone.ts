@@ -1,13 +1,13 @@
 /**
- * The protocol of a phone in a group whose members come and go, without links, clock or store.
+ * The protocol of a phone in a group with changing membership, without links, clock or store.
  *
  * A phone has a *slot* at its super peer. The super peer numbers all messages of the group from 1, and sends
- * each with what it depends on already sent before, so nothing is held here. Until a message is known to be
- * stable the phone retains it: should the super peer be gone, the phone brings it to another one.
+ * each after its causes, so nothing is held here. The phone retains a message until it is known to be
+ * stable: if the super peer is gone, the phone brings it back to another one.
  *
- * It moves to another super peer without a snapshot. The new one keeps for it, from a moment on, all that it
- * delivers. The old one releases it when it has delivered all that the new one had at that moment, and says
- * how much the phone then has. The new one sends the rest. What is broadcast meanwhile waits until then.
+ * It moves to another super peer without a snapshot. From some moment on, the new one retains for it all its
+ * deliveries. The old one releases it after delivering everything the new one had at that moment, and reports
+ * how much the phone then has. The new one sends the rest. Broadcasts made meanwhile wait until then.
  */
 
 import type { Id } from "./bytes.js";
@@ -30,7 +30,7 @@ import {
 import * as slots from "./slot.js";
 import { createSlot, isOf, type Slot, type Uplink } from "./slot.js";
 
-/** Before it asks for a slot, until it has one, with it, leaving it, without it, and for good. */
+/** The phases: before asking for a slot, until it has one, with it, leaving it, without it, and ended. */
 export type Phase = "outside" | "joining" | "member" | "leaving" | "removed" | "ended";
 
 /** Deliveries after which a silent phone reports its progress. */
@@ -56,16 +56,16 @@ export interface PhoneState {
   /** During a move, the slot at the new super peer. */
   coming: Slot | null;
   isReleased: boolean;
-  /** Whether it asks its super peer what that has accepted, in order to return. */
+  /** Whether, in order to return, it asks its super peer which of its messages were accepted. */
   isGivingUp: boolean;
-  /** What was received before a move, and is delivered first. */
+  /** Messages received before a move, which are delivered first. */
   before: Downlink[];
-  /** What was broadcast during a move. */
+  /** Messages broadcast during a move. */
   queue: Uplink[];
-  /** Super peers that were asked for a slot and then told that it is not wanted; until they answer. */
+  /** Super peers whose requested slot was declined again; until they answer. */
   quitting: Set<Id>;
   retained: Retained[];
-  /** What it brought from its former life. */
+  /** The messages it brought back from its former incarnation. */
   brought: Backlog;
   last: number;
   /** The application's state that came with the slot, until the application has taken it. */
@@ -77,7 +77,7 @@ export interface Delivery extends MessageKey {
 }
 
 export class Phone {
-  /** What is to be sent, and to which address. */
+  /** The packets to send, with their addresses. */
   outbox: [to: Id, packet: Uint8Array][] = [];
 
   constructor(readonly state: PhoneState) {}
@@ -101,7 +101,7 @@ export class Phone {
     });
   }
 
-  // What it is
+  // State
 
   get isStarted(): boolean {
     return this.state.phase === "member" && this.state.snapshot === null;
@@ -116,12 +116,12 @@ export class Phone {
     return this.isStarted && this.undelivered.length > 0;
   }
 
-  /** What the application was not given, as far as it has been received. */
+  /** Received messages not yet delivered to the application. */
   get undelivered(): Downlink[] {
     return [...this.state.before, ...(this.state.here?.ready ?? [])];
   }
 
-  /** The addresses of the super peers without which it cannot go on. */
+  /** The addresses of the super peers it cannot continue without. */
   get reliedOn(): Set<Id> {
     const { phase, here, coming, contact } = this.state;
     if (phase === "joining") return new Set(contact === null ? [] : [contact]);
@@ -140,7 +140,7 @@ export class Phone {
     return phase === "member" && here !== null && coming === null && contact === here.hub && !isGivingUp;
   }
 
-  // What the application and its driver do
+  // Calls of the application and its driver
 
   /** Ask the super peer at an address for a slot. */
   join(hub: Id): void {
@@ -199,7 +199,7 @@ export class Phone {
 
   private end(): void {
     const { state } = this;
-    // Nobody was sent what waits for the end of a move.
+    // Messages waiting for the end of a move were not sent to anyone.
     for (const { origin, seq } of state.queue.splice(0)) this.find(origin, seq)!.entry.isLost = true;
     state.phase = "removed";
   }
@@ -223,7 +223,7 @@ export class Phone {
     return packet ? { origin: packet.origin, seq: packet.seq, payload: packet.payload } : null;
   }
 
-  /** What the next life of this phone is to bring back, in the order in which it was received. */
+  /** The messages the next incarnation of this phone must bring back, in order of reception. */
   makeBacklog(): Backlog {
     const { brought, retained, here, last } = this.state;
     const found = new Map<string, BacklogEntry>();
@@ -323,7 +323,7 @@ export class Phone {
     } else if (from === state.contact) state.contact = here.hub; // it stays where it is
   }
 
-  /** What its super peer has not accepted, nobody else has. */
+  /** Messages its super peer has not accepted are lost elsewhere, too. */
   private markUnaccepted(here: Slot, accepted: number): void {
     for (const { entry } of this.state.retained)
       if (isOf(here, entry.author) && entry.original.seq > accepted) entry.isLost = true;
@@ -338,10 +338,10 @@ export class Phone {
     this.settle();
   }
 
-  /** The super peer has taken a message of this phone, has released it, or says what is stable: so everything
-   *  that the phone has brought is settled there. It is stable, or the phone retains it again, from its snapshot
-   *  or as it was sent it. All of that has numbers of this super peer, which give the order in which it is to be
-   *  brought back; own messages that have none yet follow. */
+  /** The super peer has accepted a message of this phone, has released it, or has reported stability: so all
+   *  messages that the phone brought back are dealt with there. They are stable, or the phone retains them again,
+   *  from its snapshot or as resent to it. Those have numbers of this super peer, which give the order in which
+   *  to bring them back; own messages without a number follow. */
   private settle(): void {
     const { brought, retained } = this.state;
     if (brought.entries.length === 0) return;
@@ -350,7 +350,7 @@ export class Phone {
     retained.sort((one, other) => place(one) - place(other));
   }
 
-  /** Take a message of somebody else; false if it is a copy of one that this phone has. */
+  /** Accept a message of another process; false if this phone already has it. */
   private accept(here: Slot, packet: Downlink): boolean {
     const { number, origin, seq, payload, isAgain } = packet;
     slots.checkDownlink(here, packet);

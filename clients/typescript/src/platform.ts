@@ -15,10 +15,10 @@ export interface WireEvents {
 
 /** What differs between browsers and Node. */
 export interface Platform {
-  /** Open a WebSocket to a super peer, and make sure that it is the one of this name if that can be told. */
+  /** Open a WebSocket to a super peer, and verify its name if possible. */
   dial(url: string, group: string, name: string, events: WireEvents): Promise<Wire>;
   openStore(name: string, sync: boolean): Store;
   token(): string | Promise<string>;
-  /** Calls back when a network may be there again; returns how to stop that. */
+  /** Calls back when a network may be back; returns a function that stops this. */
   watchNetwork?(back: () => void): () => void;
 }

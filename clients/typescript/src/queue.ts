@@ -1,4 +1,4 @@
-/** Values for one listener, who may come late or never: the oldest of many are dropped. */
+/** Values for one listener, which may be late or absent: beyond a limit the oldest are dropped. */
 
 const MAX_WAITING = 1_000;
 

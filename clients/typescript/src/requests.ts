@@ -40,7 +40,7 @@ interface Pending {
 export class Requests {
   private readonly pending = new Map<string, Pending>();
 
-  /** Send a request with the header that it is given, and wait for the reply. `late` says why there is none. */
+  /** Send a request with the given header and wait for the reply. `late` gives the reason for a time-out. */
   async ask(
     who: string,
     send: (header: Record<string, string>) => Promise<unknown>,
@@ -63,7 +63,7 @@ export class Requests {
     }
   }
 
-  /** The application is given a message. */
+  /** Handle a message delivered to the application. */
   take(message: Message): void {
     if (!this.pending.size) return;
     const pending = this.pending.get(message.reservedHeader(REPLY)[0]);
@@ -79,5 +79,5 @@ export class Requests {
 /** The name in a label. */
 export const nameOf = (label: string): string => label.split("~", 1)[0];
 
-/** Whether messages of an origin are of who was asked, by label or by name. */
+/** Whether an origin is the requested process, by label or by name. */
 const isCalled = (origin: string, who: string): boolean => who === origin || who === nameOf(origin);

@@ -1,4 +1,4 @@
-/** The parts without I/O, for other platforms and for tests. No promise is made of them. */
+/** The parts without I/O, for other platforms and for tests. They are not a stable API. */
 
 export { unwrap, wrap, decodeBody } from "./body.js";
 export { Connection } from "./connection.js";

@@ -10,15 +10,15 @@ export interface JoinOptions {
   /** The members that it may be behind: "sue@wss://host:8000". The first that answers is its super peer. */
   superPeers: string[];
   /**
-   * Where it keeps what must survive: the name of a database in a browser, a folder in Node. Without one it
-   * is another phone each time, and what it has not sent is lost with it.
+   * Where it stores its state: the name of a database in a browser, a folder in Node. Without one it is a new
+   * phone at each start, and its unsent messages are lost with the process.
    */
   store?: string | Store | null;
   /** Whether to wait for the disk, so that what was accepted survives a power failure too. True by default. */
   sync?: boolean;
-  /** What proves its name, where the group has keys; a function is asked at each call. */
+  /** The token that proves its name, if the group has keys; a function is called at each call to a super peer. */
   token?: string | (() => string | Promise<string>);
-  /** Takes the state that this phone starts with; it replaces what the application has. */
+  /** Receives the snapshot with which this phone starts; it replaces the application's state. */
   restore?: (state: Uint8Array) => void | Promise<void>;
   /** For how many milliseconds `join` waits for a place in the group; for ever, unless it is given. */
   timeout?: number;

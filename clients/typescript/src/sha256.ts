@@ -1,5 +1,5 @@
 /**
- * SHA-256, of the few bytes that links need it for. The platform's own is asynchronous, and missing on pages
+ * SHA-256 for the few bytes that links hash. The platform's own is asynchronous, and missing on pages
  * without TLS.
  */
 

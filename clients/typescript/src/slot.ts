@@ -1,4 +1,4 @@
-/** A phone's place at a super peer, and the numbers that count there. */
+/** A phone's slot at a super peer, and the numbers used there. */
 
 import type { Id } from "./bytes.js";
 import { authorId } from "./contact.js";
@@ -63,7 +63,7 @@ export function createMessage(slot: Slot, payload: Uint8Array): Uplink {
 export const encodeMessage = (slot: Slot, { payload, origin, seq, causes }: Uplink): Uint8Array =>
   encodeUplink(payload, origin, seq, causes, slot.base);
 
-/** Whether a message was broadcast in this slot: messages name its place, `[stream, slot]`. */
+/** Whether a message was broadcast in this slot: messages name it as `[stream, slot]`. */
 export const isOf = (slot: Slot, author: [Id, Id] | null): boolean =>
   author !== null && author[0] === slot.stream && author[1] === slot.slot;
 

@@ -1,5 +1,5 @@
 /**
- * Where a phone keeps what must survive. A store takes values of the structured clone algorithm, and takes
+ * The durable state of a phone. A store takes values of the structured clone algorithm, and takes
  * them before `append` or `replace` returns its promise: the caller changes them afterwards.
  */
 
@@ -14,14 +14,14 @@ export interface Store {
   open(): Promise<Stored>;
   /** Durable when the promise is fulfilled. */
   append(records: readonly unknown[]): Promise<void>;
-  /** A checkpoint takes the place of everything before, all at once. */
+  /** Replace everything before by a checkpoint, atomically. */
   replace(checkpoint: unknown): Promise<void>;
-  /** How much was appended since the last checkpoint, in bytes or what takes about as much. */
+  /** How much was appended since the last checkpoint, approximately in bytes. */
   readonly size: number;
   close(): Promise<void>;
 }
 
-/** Keeps nothing: a phone without a store is another phone each time. */
+/** Keeps nothing: a phone without a store is a new phone at each start. */
 export class NoStore implements Store {
   readonly size = 0;
 

@@ -1,4 +1,4 @@
-// A replay, from the beginning or from a checkpoint at any moment, gives the state and the packets that were.
+// A replay, from the beginning or from any checkpoint, reproduces the state and the packets.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -14,7 +14,7 @@ const dana = { name: "dana", nonce: new Uint8Array(8), at: ":7000", isPhone: fal
 const contacts = { sue, dana };
 const copy = (value) => deserialize(serialize(value));
 
-/** A story of the vectors, as events of a core with an application that reads all the time. */
+/** A story of the vectors, as events of a core whose application always reads. */
 function* events(core, story = vectors.story) {
   yield { kind: "opened", life: "first" };
   let lives = 0;

@@ -1,4 +1,4 @@
-// When a phone turns to another super peer: by moving there while its own may come back, by returning if not.
+// Failover to another super peer: by a move while the own one may come back, by a return otherwise.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// The store in a folder: what a crash leaves of the last record is cut off, and nothing else.
+// The store in a folder: only a last record torn by a crash is cut off.
 
 import assert from "node:assert/strict";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import "fake-indexeddb/auto";
 import { IndexedStore } from "../dist/indexed-store.js";
 
-globalThis.crypto ??= webcrypto; // which Node 18 has not made global
+globalThis.crypto ??= webcrypto; // not a global in Node 18
 
 test("what was written is there, and a checkpoint takes its place", async () => {
   const store = new IndexedStore("one", true);
@@ -22,7 +22,7 @@ test("what was written is there, and a checkpoint takes its place", async () => 
   assert.deepEqual(records[2], new Map([[1n, new Set([2])]]));
   const state = { count: 1 };
   const replacing = again.replace(state);
-  state.count = 2; // it has been taken
+  state.count = 2; // the store has copied it
   await replacing;
   await again.append(["after"]);
   await again.close();

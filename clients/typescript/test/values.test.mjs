@@ -1,4 +1,4 @@
-// msgpack, sets and bodies: what comes back, and what is refused.
+// msgpack, sets and bodies: which values round-trip, and which are refused.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

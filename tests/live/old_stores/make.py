@@ -1,4 +1,4 @@
-"""Makes stores as a release leaves them when its processes are killed.
+"""Makes stores as left behind by killed processes of a release.
 
     PYTHONPATH=tests/live/releases/WHEEL python tests/live/old_stores/make.py tests/live/old_stores/vN.zip
 
@@ -74,7 +74,7 @@ class Scene:
             self.accepted.append(body)
 
     async def spread(self, name: str, *bodies: str) -> None:
-        """Broadcast, until everybody has it."""
+        """Broadcast and wait until every member has it."""
         await self.broadcast(name, *bodies)
         for each in self.at.values():
             await each.has(*bodies)

@@ -1,1 +1,1 @@
-"""Whole members of groups that change, simulated like those of fixed groups: the same disk and network."""
+"""Whole members of changing groups, simulated with the same disk and network as those of fixed groups."""

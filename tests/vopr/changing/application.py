@@ -25,11 +25,11 @@ class SentMessage:
     def __init__(self, number: int, sender: str, body: bytes, past: int) -> None:
         self.bit, self.sender, self.body, self.past = 1 << number, sender, body, past
         self.is_lost = False
-        """Its sender was killed before it was durable: nobody may ever deliver it."""
+        """Its sender was killed before it was durable: it must never be delivered."""
 
 
 class Witness:
-    """What an application has on its disk, and what the judge knows of it, through all lives."""
+    """An application's disk and the judge's knowledge of it, across all lives."""
 
     def __init__(self, host: Host) -> None:
         self.host, self.name = host, host.name
@@ -38,9 +38,9 @@ class Witness:
         """How many of them returned."""
         self.applied: dict[bytes, None] = {}
         self.observed = 0
-        """What it has applied or broadcast, as bits."""
+        """The messages it has applied or broadcast, as bits."""
         self.last_own = 0
-        """The bit of the last own message that it was given, if it is a phone's."""
+        """The bit of the last own message delivered to it, if it is a phone's."""
 
     def fail(self, text: str) -> None:
         raise ViolationError(f"{self.name}: {text}")
@@ -114,7 +114,7 @@ class Application:
         self._processing: tuple[bytes, bool] | None = None
 
     def forget(self) -> None:
-        """It has another state now: what it was given before is in that, or comes again."""
+        """Its state was replaced: earlier deliveries are part of it or will be repeated."""
         self._processing, self._holds = None, False
 
     def wake(self) -> None:
@@ -141,7 +141,7 @@ class Application:
         self._schedule(0)
 
     def _take(self, delivery: Delivery) -> bool:
-        """Process a message, in some way; whether to go on now."""
+        """Process a message in some way; returns whether to continue now."""
         world, queue = self.world, self.process.core.application
         body = body_in(delivery.payload)
         assert isinstance(body, bytes)

@@ -35,7 +35,7 @@ class ChurnWorld(World):
         self.network.delay = MILLISECOND
         self._joins = joins
         self.before: list[dict[str, int]] = []
-        """The sizes of all tables of those who stay."""
+        """The sizes of all tables of the permanent members."""
         self.after: list[dict[str, int]] = []
 
     def grown(self) -> dict[str, tuple[int, int]]:

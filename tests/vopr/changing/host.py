@@ -82,12 +82,12 @@ class Host:
         self.place = f"{self.name}:7000"
         self.is_founder = is_founder
         self.addresses: set[int] = set()
-        """Of all that its processes have been."""
+        """The addresses of all incarnations of its processes."""
         self.disk = SimulatedDisk(_PATH)
         self.witness = Witness(self)
         self.process: Process | None = None
         self.is_wanted = is_founder
-        """Whether it is, or is to become, a member."""
+        """Whether it is or should become a member."""
         self.is_dead = self.was_removed = False
         self.lost_cursor = False
         self.lives = 0
@@ -151,7 +151,7 @@ class Process:
         self.ends: dict[End, tuple[int, int | None]] = {}
         """Of its connections: the address of this process, and the link once it is known."""
         self._calls: dict[End, MemberGreeting] = {}
-        """What was said first on connections that this process has made."""
+        """The greeting sent on each connection that this process has made."""
         self.serving: dict[int, End] = {}
         """By link, the connection that is used."""
         self.links: dict[int, PartnerLink] = {}
@@ -307,7 +307,7 @@ class Process:
         self.pump()
         self.application.wake()
 
-    # What the application and the operator do
+    # Actions of the application and the operator
 
     def broadcast(self) -> None:
         core, world = self.core, self.world
@@ -355,7 +355,7 @@ class Process:
                 self._dialling.add(link)
 
     def seek(self) -> None:
-        """Call somebody, to be admitted."""
+        """Dial a member to ask for admission."""
         self._call(self.world.pick_contact(self.host), self.core.address, None)
 
     def _call(self, to: Host, mine: int, link: int | None) -> bool:
@@ -550,7 +550,7 @@ class Process:
             core.step(report)
 
     def _route_around(self) -> None:
-        """Suspect who is not connected, or not, and now and then somebody who is there."""
+        """Suspect some unconnected members, and occasionally one that is alive."""
         core, world = self.core, self.world
         if core.phase != Phase.MEMBER or not core.kind.reroutes:
             return
@@ -572,7 +572,7 @@ class Process:
         return Contact(self.host.name, self.world.random_bytes(NONCE_BYTES), self.host.place)
 
     def _join_if_wanted(self) -> None:
-        """Ask for admission, and again elsewhere if nobody answers."""
+        """Ask for admission, and ask elsewhere if no answer arrives."""
         core, world = self.core, self.world
         if not self.wants_in() or core.phase in (Phase.MEMBER, Phase.LEAVING):
             return

@@ -1,6 +1,6 @@
-"""A group that changes and signs, of which one member lies: the others lose nothing, and believe nothing.
+"""A signed, changing group with one lying member: the others lose nothing and believe no lie.
 
-The liar does what an honest member does, and besides sends what no honest one would. In the end it is
+The liar behaves like an honest member, and also sends packets that no honest one would. In the end it is
 removed, and the others are judged as if it had never been there.
 """
 
@@ -40,7 +40,7 @@ from vopr.world import Result
 
 _START = bytes(32)
 _LIE = b"a lie"
-"""In the name of another: whoever is given it is deceived, since nobody has broadcast it."""
+"""A message in another's name: an application that delivers it was deceived, since nobody broadcast it."""
 
 
 class LiarWorld(World):
@@ -123,11 +123,11 @@ class LiarWorld(World):
 
 
 class Liar:
-    """What one host's process sends besides what it should."""
+    """The additional hostile packets of one host's process."""
 
     def __init__(self, world: LiarWorld, host: Host) -> None:
         self.world, self.host = world, host
-        vars(host.witness)["fail"] = lambda _: None  # what it has itself is its own affair
+        vars(host.witness)["fail"] = lambda _: None  # its own state is irrelevant
         self.pairs: list[tuple[bytes, bytes]] = []
         """Bodies under one id."""
         self._lies: list[Callable[[Process, End, int], None]] = [
@@ -184,7 +184,7 @@ class Liar:
             self._send(process, end, link, ProgressReport(stream, counts, {}, frozenset()))
 
     def _forge_what_is_fetched(self, process: Process, end: End, link: int) -> None:
-        """From now on whoever asks for messages is sent others; and somebody has to ask."""
+        """From now on repair requests are answered with forged messages, and a request is provoked."""
 
         def reply(to: int, request: FetchRequest) -> None:
             forged = self._next_of_another(process)
@@ -238,7 +238,7 @@ class Liar:
         self._send(process, end, link, self._sign(process, lie, message, previous))
 
     def _copy_who_is_there(self, process: Process, end: End, link: int) -> None:
-        """All others are sent it, as its next message."""
+        """Send it to all others as the next message."""
         forged = self._next_of_another(process)
         original = MessageId(forged.origin, forged.seq)
         core = process.core
@@ -246,7 +246,7 @@ class Liar:
         core._carry_out(core.address, core.member.pending_effects(process.now()))
 
     def _say_two_things(self, process: Process, end: End, link: int) -> None:
-        """Its next message is one to this partner, and another one to the others."""
+        """The next message differs between this partner and the others."""
         world, core = self.world, process.core
         enqueue, body, other = core.enqueue, world.new_body(self.host.name), b""
         self.host.witness.broadcast(body)

@@ -228,8 +228,8 @@ class PhoneWorld(World):
                 host.upgrade()
 
     def _waits_for_upgrade(self) -> bool:
-        """Whether somebody waits for what a super peer says of a phone that it has expelled, which members of
-        the first version do not understand."""
+        """Whether a member waits for a super peer's report on an expelled phone, which members of the first
+        version do not understand."""
         processes = [host.process for host in self.hosts if host.process and host.process.core.members]
         hubs = [cast("SuperPeerCore", process.core).hub for process in processes]
         untold = {(hub.stream, slot) for hub in hubs for slot in hub.site.unannounced}
@@ -275,5 +275,5 @@ def protocol_of(seed: int) -> str:
 
 
 def execute(seed: int, is_told: bool = False, protocol: str | None = None, encrypts: bool = False) -> Result:
-    """Run one execution with phones; whatever goes wrong is a violation."""
+    """Run one execution with phones; any error counts as a violation."""
     return run_world(cast("Any", PhoneWorld(seed, is_told, protocol or protocol_of(seed), encrypts)))

@@ -25,17 +25,17 @@ _reporting: Any = reporting
 
 
 def snapshot_beside_a_delivery() -> None:
-    """Somebody is admitted though the application has not processed what counts as delivered."""
+    """A newcomer is admitted although the application has not processed all counted deliveries."""
     _core.may_sponsor = property(lambda core: core.wants_snapshot)
 
 
 def given_before_durable() -> None:
-    """The application is given what a crash may undo."""
+    """The application is delivered messages that a crash may undo."""
     _core._persisted = property(lambda _: 1 << 60, lambda *_: None)
 
 
 def polls_are_not_recorded() -> None:
-    """A replay delivers at other places than there were."""
+    """A replay delivers at other positions than the original run."""
     _core.log_polls = lambda *_: None
 
 
@@ -51,7 +51,7 @@ def start_is_forgotten() -> None:
 
 
 def requests_are_forgotten() -> None:
-    """A checkpoint lacks who has asked to be admitted, and where the process has asked."""
+    """A checkpoint lacks pending admission requests, received and sent."""
     original = recovery._load
 
     def load(core: ChangingCore, state: Any, packets: Any) -> None:
@@ -63,12 +63,12 @@ def requests_are_forgotten() -> None:
 
 
 def backlog_is_left_behind() -> None:
-    """Whoever was removed wrongly returns with nothing."""
+    """A wrongly removed member returns without its messages."""
     _member.bring_back = lambda *_: None
 
 
 def outboxes_are_forgotten() -> None:
-    """A checkpoint lacks what is not acknowledged."""
+    """A checkpoint lacks unacknowledged packets."""
     _recovery._needed_packets = lambda _: []
 
 
@@ -99,12 +99,12 @@ def what_was_delivered_meanwhile_is_left_out() -> None:
 
 
 def history_is_not_cut_off() -> None:
-    """After a crash a history has what never happened."""
+    """After a crash a history contains messages that were never durable."""
     _history.cut_off = lambda *_: None
 
 
 def snapshot_begins_too_late() -> None:
-    """What is delivered while a snapshot is written is not kept."""
+    """Messages delivered while a snapshot is written are not retained."""
     _backfill.add_to_history = _without_transfers(BackfillCore.add_to_history)
 
 

@@ -14,7 +14,7 @@ from vopr.changing.planted import BUGS, planted
 from vopr.changing.world import AdmissionWorld, execute, run_world
 
 _FIRST_SEED = {"backlog_is_left_behind": 65, "history_is_not_cut_off": 255, "reports_are_not_repeated": 200}
-"""Where to begin to look for a bug that is rare."""
+"""The first seed to try for rare bugs."""
 _MAX_SEEDS = 200
 
 
@@ -48,17 +48,17 @@ def test_no_execution_breaks_a_promise() -> None:
 @pytest.mark.parametrize(
     ("seed", "protocol"),
     [
-        (500023, "mbcp"),  # somebody returns while others have forgotten its certificate
+        (500023, "mbcp"),  # a member returns while others have forgotten its certificate
         (2400059, "depseq"),  # the power fails soon after a restart: a history was not synced before
     ],
 )
-def test_what_has_failed_before(seed: int, protocol: str) -> None:
+def test_seeds_that_once_failed_pass(seed: int, protocol: str) -> None:
     assert execute(seed, protocol=protocol).violation is None
 
 
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("victim", [0, 2], ids=["sponsor", "newcomer"])
-def test_killed_at_every_disk_operation_of_an_admission(victim: int, power: bool) -> None:
+def test_an_admission_survives_a_kill_at_every_disk_operation(victim: int, power: bool) -> None:
     """Whatever was durable by then, also of a state in chunks: the newcomer becomes a member, and everybody
     has everything, once."""
     results = [run_world(AdmissionWorld(victim, operation, power)) for operation in range(40)]
@@ -68,7 +68,7 @@ def test_killed_at_every_disk_operation_of_an_admission(victim: int, power: bool
     assert sum(result.faults.get("admitted after a transfer", 0) for result in results) > 30
 
 
-def test_a_liar_disturbs_nobody() -> None:
+def test_a_lying_member_does_not_affect_the_others() -> None:
     results = [execute_with_liar(seed) for seed in range(24)]
     assert [(result.seed, result.violation) for result in results if result.violation] == []
     happened = sum((Counter(result.faults) for result in results), Counter[str]())
@@ -94,8 +94,8 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(("protocol", "joins"), [("mbcp", 60), ("vcube-agg", 20), ("pc", 20)])
-def test_nothing_grows_with_members_that_come_and_go(protocol: str, joins: int) -> None:
-    """Some are new, one comes again with its store; each broadcasts, and so do those who stay."""
+def test_state_does_not_grow_with_membership_churn(protocol: str, joins: int) -> None:
+    """Some members are new, one rejoins with its store; each broadcasts, as do the permanent members."""
     churn = ChurnWorld(joins, protocol)
     assert run_world(churn).violation is None
     assert churn.after

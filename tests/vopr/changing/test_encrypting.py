@@ -1,5 +1,5 @@
-"""Groups that are encrypted from end to end, simulated with faults: everybody who reads is given everything
-that it is owed, once and in order, and nobody waits for a key for ever."""
+"""Groups that are encrypted from end to end, simulated with faults: every decrypting process delivers all it
+is owed, once and in order, and none waits for a key for ever."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _FOUND_WITH_GATEWAYS = (400_028, 960_041)
 
 
 class NamesNothing(ChangingHcg):
-    """Messages of local processes follow nothing but those of the same one."""
+    """Messages of a local process name only its own earlier ones."""
 
     def _named_by(self, place: LiveSlot, packet: UplinkPacket) -> Counts | None:
         return {}
@@ -46,7 +46,7 @@ def test_no_execution_breaks_a_promise() -> None:
     check([execute(seed, protocol="freescale") for seed in (*range(30), *_FOUND)], rare)
 
 
-def test_nor_do_gateways_and_local_processes() -> None:
+def test_no_execution_with_gateways_breaks_a_promise() -> None:
     """Signed ones, too: the first version of `hcg` signed other causes than it sent."""
     rare = {"moves": 5, "phone loses its store": 5, "returns": 5, "gives up a super peer": 1}
     check(
@@ -58,7 +58,7 @@ def test_nor_do_gateways_and_local_processes() -> None:
     )
 
 
-def test_an_order_that_names_no_causes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_name_no_causes_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(WITH_PHONES, "hcg", NamesNothing)
     assert any(execute(seed, protocol="hcg").violation for seed in range(60))
 

@@ -94,7 +94,7 @@ class World:
         self.is_mixed = self.may_mix and seed % 2 == 0 and not self.retains
         """Whether some hosts speak only the first version of the wire format, and are upgraded later."""
         self.unjudged = 0
-        """Messages of who lies, as bits: others may have different ones in their places, or none."""
+        """The liar's messages, as bits: members may have different ones in their places, or none."""
         founders = 2 + self.below(4)
         joiners = 1 + self.below(3)
         self.hosts = [Host(self, rank, rank < founders) for rank in range(founders + joiners)]
@@ -196,18 +196,18 @@ class World:
         return True
 
     def may_refuse(self, one: int, other: int) -> bool:
-        """Whether a host may refuse another, while they are connected: not if both are honest."""
+        """Whether a host may refuse another: not if both are honest."""
         return False
 
     def active_phones(self) -> list[Host]:
         return []
 
     def machines(self) -> list[Host]:
-        """All on which something runs that may fail."""
+        """All hosts with a running process that may fail."""
         return self.hosts
 
     def active(self) -> list[Host]:
-        """Hosts whose application takes part."""
+        """Hosts whose application is active."""
         return [
             each
             for each in self.hosts
@@ -215,7 +215,7 @@ class World:
         ]
 
     def pick_contact(self, host: Host) -> Host:
-        """Whom a host asks to be admitted; that one need not be a member."""
+        """The host that is asked for admission; it need not be a member."""
         others = [each for each in self.hosts if each is not host]
         return others[self.below(len(others))]
 
@@ -461,7 +461,7 @@ def protocol_of(seed: int) -> str:
 
 
 def execute(seed: int, is_told: bool = False, protocol: str | None = None, encrypts: bool = False) -> Result:
-    """Run one execution; whatever goes wrong is a violation."""
+    """Run one execution; any error counts as a violation."""
     return run_world(World(seed, is_told, protocol or protocol_of(seed), encrypts))
 
 
