@@ -14,7 +14,7 @@ from antecede.live.changing.events import Gone
 from antecede.live.changing.greeting import MemberGreeting
 from antecede.live.changing.presence import PresenceUpdate
 from antecede.live.envelope import Body, unwrap, wrap
-from antecede.live.events import Incarnation
+from antecede.live.events import Life
 from antecede.live.headers import NOTHING, REPLY, REQUEST, About, with_reserved
 from antecede.live.transport import frames
 from antecede.live.transport.outbox import CHAIN_START, chain
@@ -46,7 +46,7 @@ DANA = Contact("dana", bytes(8), ":7000")
 ANA = (1 << 62) + 0x1234_5678_9ABC
 """A stream of a member that has joined: larger than any integer of JavaScript."""
 ME = author_id(1, 3)
-LIVES = [Incarnation("5f0c", 0), Incarnation("77e1", 41)]
+LIVES = [Life("5f0c", 0), Life("77e1", 41)]
 ENTRY = BacklogEntry(MessageId(ME, 2), b"two", (1, 3), is_lost=True)
 
 FRAMES: dict[str, Any] = {
@@ -59,7 +59,7 @@ FRAMES: dict[str, Any] = {
         "freescale",
         SUE,
         PIA.address,
-        [Incarnation("91ab", 0)],
+        [Life("91ab", 0)],
         LIVES,
         7,
         300,

@@ -12,7 +12,7 @@ from antecede.causality import BitWindow
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.addressing import Addressed, AddressedContent
 from antecede.live.envelope import Body, wrap
-from antecede.live.events import Incarnation
+from antecede.live.events import Life
 from antecede.live.headers import About, describe
 from antecede.live.seals import Statement
 from antecede.live.security import identity
@@ -49,7 +49,7 @@ FRAMES: dict[str, frames.Frame] = {
         ["ana", "bo"],
         "ana",
         "bo",
-        [Incarnation("5f0c", 0)],
+        [Life("5f0c", 0)],
         [],
         1,
         0,
@@ -62,8 +62,8 @@ FRAMES: dict[str, frames.Frame] = {
         ["sue", "phone behind sue", "ext"],
         "phone",
         "sue",
-        [Incarnation("5f0c", 0), Incarnation("77e1", 41)],
-        [Incarnation("91ab", 0)],
+        [Life("5f0c", 0), Life("77e1", 41)],
+        [Life("91ab", 0)],
         2,
         300,
         CHAIN,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from antecede.live.core import Core
-from antecede.live.events import Incarnation
+from antecede.live.events import Life
 from antecede.live.ready import send_and_advance
 from antecede.live.settings import Member, Roster
 from antecede.live.transport.frames import Ack, Frame, Greeting, Packets, Progress, decode, encode
@@ -80,7 +80,7 @@ class Network:
 
     def _greeting(self, me: int, you: int) -> Greeting:
         names, name = self.roster.names, self.roster.protocol.name
-        lives = [Incarnation("life", 0)]
+        lives = [Life("life", 0)]
         return Greeting(5, "g", name, [], names[me], names[you], lives, [], 1, 0, CHAIN_START)
 
     @property

@@ -108,7 +108,7 @@ class Room:
     async def come_to_rest(self) -> None:
         """Wait until messages are stable and packets acknowledged, so that a copied store stays current."""
         await until(
-            lambda: not any(each.unstable_bytes or each._core.has_unacked for each in self.groups.values()),  # type: ignore[attr-defined]
+            lambda: not any(each.unstable_bytes or each._core.has_unacked for each in self.groups.values()),
             "that nothing is under way",
         )
 

@@ -12,7 +12,7 @@ from antecede.live.changing.contact import Contact
 from antecede.live.changing.core import ChangingCore
 from antecede.live.changing.events import Founded
 from antecede.live.changing.report_deltas import ReportDelta, apply_delta, decode, encode_report
-from antecede.live.events import AckReceived, Incarnation, Opened, PacketReceived, PartnerMet
+from antecede.live.events import AckReceived, Life, Opened, PacketReceived, PartnerMet
 from antecede.live.ready import send_and_advance
 from antecede.live.transport.frames import Ack, Packets, encode
 from antecede.live.versions import CHANGING_WIRE
@@ -35,7 +35,7 @@ class Mesh:
             core.step(Opened(core.name, 0, max(CHANGING_WIRE)))
             core.step(Founded(contacts, 0))
             for link in list(core.links):
-                core.step(PartnerMet(link, [Incarnation("life", 0)], 0, max(CHANGING_WIRE)))
+                core.step(PartnerMet(link, [Life("life", 0)], 0, max(CHANGING_WIRE)))
         self._at = {core.address: core for core in self.cores}
         self.now = self.bytes = 0
 

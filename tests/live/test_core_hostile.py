@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from antecede.causality.bit_window import OffsetBitmap
 from antecede.live.core import Core
 from antecede.live.envelope import decode_body, unwrap, wrap
-from antecede.live.events import Delivered, Incarnation, PacketReceived, RepairReceived
+from antecede.live.events import Delivered, Life, PacketReceived, RepairReceived
 from antecede.live.stability import Row
 from antecede.live.transport import frames
 from antecede.protocols.base import RemoteError
@@ -219,7 +219,7 @@ def attack(group: Group, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_any_bytes_decode_to_a_frame_or_raise_a_remote_error(data: st.DataObject) -> None:
     real = [
-        frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", [Incarnation("s", 0)], [], 1, 3, bytes(16)),
+        frames.Greeting(1, "g", "mbcp", ["a", "b"], "a", "b", [Life("s", 0)], [], 1, 3, bytes(16)),
         frames.Refusal("no"),
         frames.Heartbeat(), frames.Packets(1, [b"x"]), frames.Ack(3, bytes(16)), frames.Nack(2),
         frames.Progress([Row(0, {1: (2, bytes(8))})]),

@@ -12,7 +12,7 @@ from stores import SOCKET
 
 import antecede
 from antecede.live.core import Core
-from antecede.live.events import Incarnation, Opened
+from antecede.live.events import Life, Opened
 from antecede.live.group import Group
 from antecede.live.lineage import MAX_LIVES, forked_at, is_earlier
 from antecede.live.settings import Roster, Settings
@@ -171,8 +171,8 @@ def test_acks_overtaking_a_greeting_of_the_same_life_are_not_a_fork() -> None:
         at_ana.check_resumable(1, restored.compose(0))
 
 
-def lives(*names: str) -> list[Incarnation]:
-    return [Incarnation(name, 10 * place) for place, name in enumerate(names)]
+def lives(*names: str) -> list[Life]:
+    return [Life(name, 10 * place) for place, name in enumerate(names)]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_point_where_two_lineages_diverge_is_found(lineage: str, known: str,
 
 
 def test_truncated_lineages_are_not_compared() -> None:
-    long = [Incarnation(f"{number}", number) for number in range(MAX_LIVES)]
+    long = [Life(f"{number}", number) for number in range(MAX_LIVES)]
     assert forked_at(long, lives("a", "b")) is None
     assert is_earlier(long[:3], long)
     assert not is_earlier(long, long)

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 import antecede
-from antecede.live.events import Incarnation
+from antecede.live.events import Life
 from antecede.live.group import Group
 from antecede.live.transport.frames import (
     MAX_BYTES,
@@ -37,7 +37,7 @@ def greeting(**changes: Any) -> Greeting:
         "members": ["ana", "bo"],
         "me": "bo",
         "you": "ana",
-        "lineage": [Incarnation("0123456789abcdef", 0)],
+        "lineage": [Life("0123456789abcdef", 0)],
         "known": [],
         "attempt": 1,
         "received": 0,
@@ -150,7 +150,7 @@ def test_a_second_process_with_the_name_of_a_connected_member_is_refused_as_such
         (greeting(received=-1), "bo has an older store than before"),
         (greeting(chain=bytes(15)), "ana has an older store than before"),
         (greeting(lineage=[]), "its greeting names no life of its sender"),
-        (greeting(known=[Incarnation("other", 0)]), "ana has another store than before"),
+        (greeting(known=[Life("other", 0)]), "ana has another store than before"),
         (Packets(1, [b""]), "its first frame is not a greeting"),
     ],
 )

@@ -16,7 +16,7 @@ from test_liars import ANA, BO, EVE, Mesh
 
 import antecede
 from antecede.live.envelope import wrap
-from antecede.live.events import Incarnation, Opened
+from antecede.live.events import Life, Opened
 from antecede.live.seals import Seals, Statement
 from antecede.live.security.keys import make_keys, new_secret, renew, revoke
 from antecede.live.stability import Row
@@ -105,7 +105,7 @@ def test_statements_a_power_failure_may_undo_are_not_sent_as_evidence(tmp_path: 
     ana.flush()
     links = Links(ana.core, Counter())
     for peer, name in ((1, "m1"), (2, "m2")):
-        life = [Incarnation(name, 0)]
+        life = [Life(name, 0)]
         greeting = Greeting(5, "test", "mbcp", [], name, "m0", life, [], 1, 0, CHAIN_START, True)
         links.by_peer[peer].open(greeting, 0.0)
     counts = {0: (1, b"a lie ..")}
@@ -239,6 +239,6 @@ def test_counts_that_wait_for_comparison_are_bounded() -> None:
 def test_a_greeting_with_endless_lives_is_refused() -> None:
     mesh = Mesh(signed=False)
     greeting = mesh.nodes[EVE].greeter.compose(ANA)
-    long = msgspec.structs.replace(greeting, lineage=[Incarnation(f"{number}", 0) for number in range(33)])
+    long = msgspec.structs.replace(greeting, lineage=[Life(f"{number}", 0) for number in range(33)])
     with pytest.raises(RemoteError, match="lists more than 32 lives"):
         mesh.nodes[ANA].greeter.check_resumable(EVE, long)

@@ -102,7 +102,7 @@ def headline(verdict: Verdict) -> str:
     faults = [
         f"{getattr(verdict, name):,} {_COUNTS[name][0]}" for name in Verdict.FAULTS if getattr(verdict, name)
     ]
-    return f"Nothing came before its cause, but there are faults in {size}: {', '.join(faults)}."
+    return f"No message came before its cause, but there are other violations in {size}: {', '.join(faults)}."
 
 
 def audit_page(data: AuditPageData) -> str:

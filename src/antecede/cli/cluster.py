@@ -346,7 +346,7 @@ def _print_ring(plan: RingPlan, outcome: RingResult) -> None:
     if outcome.steps:
         show.line("changes: " + ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.steps.items())))
     for fault in outcome.faults[:_SHOWN_FAULTS]:
-        show.line(show.styled("fault", "red"), f": {fault}")
+        show.line(show.styled("failed", "red"), f": {fault}")
     if not outcome.faults:
         show.line(
             show.styled("complete", "green"),
@@ -365,7 +365,7 @@ def _print_churn(plan: ChurnPlan, outcome: ChurnResult) -> None:
     )
     show.table(title, ["step", "times"], rows)
     for fault in outcome.faults[:_SHOWN_FAULTS]:
-        show.line(show.styled("fault", "red"), f": {fault}")
+        show.line(show.styled("failed", "red"), f": {fault}")
     if not outcome.faults:
         show.line(
             show.styled("complete", "green"),
@@ -390,9 +390,9 @@ def _print_members(plan: TrialPlan, outcome: ClusterResult) -> None:
     title = f"{plan.size} processes, {plan.protocol}, {outcome.seconds:.0f} s"
     show.table(title, ["member", "", "accepted", "delivered", "redelivered", "killed"], rows, left=2)
     for fault in outcome.faults[:_SHOWN_FAULTS]:
-        show.line(show.styled("fault", "red"), f": {fault}")
+        show.line(show.styled("failed", "red"), f": {fault}")
     if len(outcome.faults) > _SHOWN_FAULTS:
-        show.line(f"and {len(outcome.faults) - _SHOWN_FAULTS:,} more faults")
+        show.line(f"and {len(outcome.faults) - _SHOWN_FAULTS:,} more")
     if not outcome.faults:
         show.line(
             show.styled("complete", "green"),

@@ -39,8 +39,8 @@ from antecede.live.events import (
     Equivocated,
     Event,
     ForkNoticed,
-    Incarnation,
     KeyStarted,
+    Life,
     LogRecord,
     Opened,
     PacketReceived,
@@ -177,9 +177,9 @@ class Core:
         )
         self.wire_versions = sorted(FIXED_WIRE)
         """The wire versions that this member speaks."""
-        self.lineage: list[Incarnation] = []
+        self.lineage: list[Life] = []
         """The lives of this member, the current one last."""
-        self.partner_lineages: dict[int, list[Incarnation]] = {}
+        self.partner_lineages: dict[int, list[Life]] = {}
         """The same for partners, as of their last greeting."""
         self.equivocators: dict[int, list[Statement]] = {}
         """Members that have sent different messages under one id, and the proof."""

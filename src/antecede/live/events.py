@@ -80,7 +80,7 @@ class Unparked(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     time: int
 
 
-class Incarnation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One life of a member: from one opening of its store to the next."""
 
     id: str
@@ -102,7 +102,7 @@ class PartnerMet(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     """A partner has greeted from a life that this member did not know."""
 
     link: int
-    lineage: list[Incarnation]
+    lineage: list[Life]
     """Its lives, the current one last."""
     time: int
     version: int = 1

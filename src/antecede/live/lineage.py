@@ -13,21 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antecede.live.events import Incarnation
+from antecede.live.events import Life
 
 MAX_LIVES = 32
 
 
-def extend_lineage(lineage: Sequence[Incarnation], life: str, broadcasts: int) -> list[Incarnation]:
-    return [*lineage, Incarnation(life, broadcasts)][-MAX_LIVES:]
+def extend_lineage(lineage: Sequence[Life], life: str, broadcasts: int) -> list[Life]:
+    return [*lineage, Life(life, broadcasts)][-MAX_LIVES:]
 
 
-def is_earlier(lineage: Sequence[Incarnation], known: Sequence[Incarnation]) -> bool:
+def is_earlier(lineage: Sequence[Life], known: Sequence[Life]) -> bool:
     """Whether a greeting with this lineage comes from an earlier life than the known one."""
     return bool(lineage) and lineage[-1] in known[:-1]
 
 
-def forked_at(lineage: Sequence[Incarnation], known: Sequence[Incarnation]) -> int | None:
+def forked_at(lineage: Sequence[Life], known: Sequence[Life]) -> int | None:
     """How many messages the two have in common, if `known` is not a beginning of `lineage`.
 
     None if there is no fork, or if it cannot be determined because too many lives were forgotten. 0 if

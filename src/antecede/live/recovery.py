@@ -16,8 +16,8 @@ from antecede.live.events import (
     Cursor,
     Delivered,
     ForkNoticed,
-    Incarnation,
     KeyStarted,
+    Life,
     LogRecord,
     RepairReceived,
 )
@@ -50,8 +50,8 @@ class CoreState(msgspec.Struct):
     equivocators: dict[int, list[Statement]]
     signed_order: tuple[list[int], list[Delivery]] | None
     """In a group with signatures: its counts and held messages."""
-    lineage: list[Incarnation]
-    partner_lineages: dict[int, list[Incarnation]]
+    lineage: list[Life]
+    partner_lineages: dict[int, list[Life]]
     windows: list[bytes]
     """The sequence numbers received from each origin."""
     delivered_counts: list[int]

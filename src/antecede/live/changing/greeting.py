@@ -17,7 +17,7 @@ from antecede.live.changing.digests import StreamDigests
 from antecede.live.changing.events import Gone
 from antecede.live.changing.presence import PresenceUpdate
 from antecede.live.changing.transfer import StateFrame
-from antecede.live.events import Incarnation, PartnerMet
+from antecede.live.events import Life, PartnerMet
 from antecede.live.lineage import forked_at
 from antecede.live.transport.frames import (
     Ack,
@@ -55,8 +55,8 @@ class MemberGreeting(msgspec.Struct, frozen=True, array_like=True, tag=12):
     contact: Contact
     you: int
     """The called address; 0 if it is not known."""
-    lineage: list[Incarnation]
-    known: list[Incarnation]
+    lineage: list[Life]
+    known: list[Life]
     attempt: int
     received: int
     chain: bytes

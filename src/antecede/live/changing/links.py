@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from antecede.live.changing.contact import Contact
-from antecede.live.events import AckReceived, Incarnation
+from antecede.live.events import AckReceived, Life
 from antecede.live.transport.outbox import CHAIN_START, Outbox
 from antecede.membership.packets import ProgressReport
 
@@ -36,8 +36,8 @@ class LinkTable:
         self.received_chain: dict[int, bytes] = {}
         self.durably_received: dict[int, int] = {}
         self.durable_chain: dict[int, bytes] = {}
-        self.lineage: list[Incarnation] = []
-        self.partner_lineages: dict[int, list[Incarnation]] = {}
+        self.lineage: list[Life] = []
+        self.partner_lineages: dict[int, list[Life]] = {}
         self.equivocators: Any = {}
         """Links to members that are proven to lie."""
         self.rejected: dict[int, str] = {}

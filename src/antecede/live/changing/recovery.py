@@ -14,7 +14,7 @@ from antecede.live.changing.contact import Contact
 from antecede.live.changing.seals import SealState
 from antecede.live.changing.secret_messages import SecrecyState
 from antecede.live.changing.snapshots import SnapshotTransfer
-from antecede.live.events import Delivered, Incarnation
+from antecede.live.events import Delivered, Life
 from antecede.live.ready import send_and_advance
 from antecede.live.recovery import SavedStore
 from antecede.live.store.records import Checkpoint, StoredPacket
@@ -42,8 +42,8 @@ class ChangingCoreState(msgspec.Struct):
     """For each link, the number of the last acknowledged packet, and its chain value."""
     received: dict[int, int]
     received_chain: dict[int, bytes]
-    lineage: list[Incarnation]
-    partner_lineages: dict[int, list[Incarnation]]
+    lineage: list[Life]
+    partner_lineages: dict[int, list[Life]]
     broadcasts: int
     polls: int
     delivered: int

@@ -18,7 +18,7 @@ import struct
 
 import msgspec
 
-from antecede.live.events import Incarnation
+from antecede.live.events import Life
 from antecede.live.seals import Statement
 from antecede.live.stability import Row
 from antecede.protocols.base import RemoteError
@@ -41,9 +41,9 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """The names of all members and how they are arranged, as `Roster.lines`."""
     me: str
     you: str
-    lineage: list[Incarnation]
+    lineage: list[Life]
     """The lives of the sender, the current one last."""
-    known: list[Incarnation]
+    known: list[Life]
     """The receiver's lives that the sender knows; empty if they have not met."""
     attempt: int
     """How many greetings the sender has sent in this life, by which a late one is recognised."""

@@ -8,7 +8,7 @@ message where its history diverges; a greeting that is merely late is not.
 from __future__ import annotations
 
 from antecede.live.core import Core
-from antecede.live.events import Incarnation, PartnerMet
+from antecede.live.events import Life, PartnerMet
 from antecede.live.lineage import MAX_LIVES, forked_at, is_earlier
 from antecede.live.settings import Roster, Settings
 from antecede.live.transport.frames import Greeting
@@ -36,7 +36,7 @@ class Greeter:
         self._settings, self._roster, self._core = settings, roster, core
         self._names = roster.names
         self._attempts = 0
-        self._latest: dict[int, tuple[Incarnation, int]] = {}
+        self._latest: dict[int, tuple[Life, int]] = {}
         """For each partner, the life and the attempt of the latest greeting."""
 
     def compose(self, peer: int, token: str = "") -> Greeting:
@@ -180,7 +180,7 @@ def _copy_text(greeting: Greeting) -> str:
     )
 
 
-def _older_text(name: str, lineage: list[Incarnation]) -> str:
+def _older_text(name: str, lineage: list[Life]) -> str:
     after = f" after {name}:{lineage[-1].broadcasts}" if lineage else ""
     return (
         f"{name} has an older store than before: some of what it had sent or acknowledged{after} is lost; "

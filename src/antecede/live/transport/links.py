@@ -26,7 +26,7 @@ from antecede.live.core import Core
 from antecede.live.events import (
     AckReceived,
     CertificateLearned,
-    Incarnation,
+    Life,
     PacketReceived,
     ProgressReceived,
     RepairReceived,
@@ -85,7 +85,7 @@ class PartnerLink:
         """Whether the side with the lesser name has called."""
         self.version = 0
         """The wire version that this connection uses (`live/versions.py`)."""
-        self._life: Incarnation | None = None
+        self._life: Life | None = None
         """The life from which the partner has greeted."""
         self.sent_at = self.heard_at = 0.0
         self.heartbeat_seconds, self.silence_seconds = HEARTBEAT_SECONDS, SILENCE_SECONDS
