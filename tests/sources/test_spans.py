@@ -35,7 +35,7 @@ def test_the_verdict_on_spans_is_printed_in_sentences() -> None:
     words = " ".join(out.split())
     assert "deadbeefdeadbeef is missing: it is a cause of" in words
     assert "payments@pay-7 have a time before their cause's at frontend@web-1, by up to 12.0 ms" in words
-    assert "nothing is corrected" in words
+    assert "no time is corrected" in words
 
 
 def test_span_links_count_as_causes_like_parents(tmp_path: Path) -> None:

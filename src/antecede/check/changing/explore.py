@@ -24,7 +24,7 @@ from antecede.check.changing.random_schedules import RandomSchedule
 from antecede.check.changing.world import (
     ChangingViolation,
     ChangingWorld,
-    Life,
+    IncarnationRecord,
     ScheduleEvent,
     as_violation,
 )
@@ -454,7 +454,7 @@ class ExploredGroup:
         processes = [self.states[number] for number in state.processes]
         world.members = [self.kind.restore(each.saved) for each in processes]
         world.lives = [
-            Life(address, each.stream, _ids(each.seen), end="crashed" if each.is_crashed else "")
+            IncarnationRecord(address, each.stream, _ids(each.seen), end="crashed" if each.is_crashed else "")
             for address, each in enumerate(processes)
         ]
         for member, life in zip(world.members, world.lives, strict=True):

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from antecede.causality import MessageId
 from antecede.check.changing.quorum import has_quorum
-from antecede.check.changing.world import ChangingWorld, Life
+from antecede.check.changing.world import ChangingWorld, IncarnationRecord
 from antecede.membership.member import ChangingMember
 from antecede.membership.packets import Stream
 from antecede.membership.state import Phase
@@ -147,10 +147,10 @@ class ChangingOracle:
             found += [f"p{each} is never admitted" for each in sorted(joining)]
         return found
 
-    def _living(self) -> list[Life]:
+    def _living(self) -> list[IncarnationRecord]:
         return [self.world.lives[each.me] for each in self.survivors()]
 
-    def _owed(self, survivors: list[Life]) -> int:
+    def _owed(self, survivors: list[IncarnationRecord]) -> int:
         owed = 0
         for life in survivors:
             owed |= self._bits(life.seen)
@@ -162,14 +162,14 @@ class ChangingOracle:
                 owed |= self._bits(life.sent)
         return owed
 
-    def _is_owed(self, life: Life, seen_origins: set[int]) -> bool:
+    def _is_owed(self, life: IncarnationRecord, seen_origins: set[int]) -> bool:
         """Whether all members must have what a process has sent that has not returned."""
         if life.end not in ("", "left"):
             return False
         is_removed = life.stream in self.world.removed
         return not (self._may_be_cut(life) and (is_removed or life.stream not in seen_origins))
 
-    def _is_back(self, life: Life) -> bool:
+    def _is_back(self, life: IncarnationRecord) -> bool:
         """Whether a removed process has returned and is still present."""
         world, back = self.world, self.world.returned_to.get(life.address)
         while back is not None:
@@ -179,7 +179,7 @@ class ChangingOracle:
             back = next((world.returned_to[each] for each in attempts if each in world.returned_to), None)
         return False
 
-    def _may_be_cut(self, life: Life) -> bool:
+    def _may_be_cut(self, life: IncarnationRecord) -> bool:
         """Whether a member, or one of its sponsors, was removed: its last messages, or its admission, may be
         lost."""
         if life.stream in self.world.removed:

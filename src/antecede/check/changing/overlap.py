@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from antecede.causality import MessageId
 from antecede.check.changing.oracle import ChangingOracle
 from antecede.check.changing.random_schedules import RandomSchedule
-from antecede.check.changing.world import ChangingWorld, Life, ScheduleEvent
+from antecede.check.changing.world import ChangingWorld, IncarnationRecord, ScheduleEvent
 from antecede.membership.group_order import ONLY_GROUP, BroughtBack
 from antecede.membership.member import ChangingMember
 from antecede.membership.multigroup import ChangingMultigroup
@@ -69,7 +69,7 @@ class OverlapWorld(ChangingWorld):
 
     def _add(self, member: ChangingMember) -> None:
         self.members.append(member)
-        self.lives.append(Life(member.me, member.stream))
+        self.lives.append(IncarnationRecord(member.me, member.stream))
         self.attempts[member.me] = [member.me]
         self._connect(self.process_of[member.me])
 
@@ -198,7 +198,9 @@ class GroupView:
         self._world = world
         is_here = [each == group for each in world.group_of]
         self.members = [each for each in world.members if is_here[each.me]]
-        self.lives = [each if is_here[each.address] else Life(each.address) for each in world.lives]
+        self.lives = [
+            each if is_here[each.address] else IncarnationRecord(each.address) for each in world.lives
+        ]
         streams = {each.stream for each in self.members} | {each.stream for each in self.lives}
         tables = (table for each in self.members for table in (each.order.delivered, each.tombstones))
         known = {stream for table in tables for stream in table}

@@ -16,7 +16,7 @@ from typing import Any
 
 from antecede.check.changing.oracle import ChangingOracle
 from antecede.check.changing.random_schedules import RandomSchedule
-from antecede.check.changing.world import ChangingWorld, Life, ScheduleEvent, write_messages
+from antecede.check.changing.world import ChangingWorld, IncarnationRecord, ScheduleEvent, write_messages
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.member import ChangingMember
 from antecede.membership.phone import Phone
@@ -57,7 +57,7 @@ class SiteWorld(ChangingWorld):
         phone = self.phone_kind.phone_outside(me, me + 1)
         phone.speaks = _VERSION
         self.members.append(phone)
-        self.lives.append(Life(me))
+        self.lives.append(IncarnationRecord(me))
         self.attempts[me] = [me]
         self.hubs[me] = []
         return phone
@@ -324,20 +324,20 @@ class SiteOracle(ChangingOracle):
     def survivors(self) -> list[ChangingMember]:
         return [each for each in super().survivors() if not self.world.is_phone(each.me)]
 
-    def _phones(self) -> list[Life]:
+    def _phones(self) -> list[IncarnationRecord]:
         world = self.world
         return [world.lives[each] for each in world.hubs if world.is_active(each)]
 
-    def _living(self) -> list[Life]:
+    def _living(self) -> list[IncarnationRecord]:
         return [*super()._living(), *self._phones()]
 
-    def _may_be_cut(self, life: Life) -> bool:
+    def _may_be_cut(self, life: IncarnationRecord) -> bool:
         world = self.world
         if not world.is_phone(life.address):
             return super()._may_be_cut(life)
         return any(super(SiteOracle, self)._may_be_cut(world.lives[hub]) for hub in world.hubs[life.address])
 
-    def _is_owed(self, life: Life, seen_origins: set[int]) -> bool:
+    def _is_owed(self, life: IncarnationRecord, seen_origins: set[int]) -> bool:
         if self.world.is_phone(life.address):
             # A phone that was expelled has returned with what its super peer had not accepted.
             return life.end in ("", "left") and not self._may_be_cut(life)

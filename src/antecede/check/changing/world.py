@@ -86,7 +86,7 @@ def as_violation(text: str) -> ChangingViolation:
 
 
 @dataclass
-class Life:
+class IncarnationRecord:
     """What the application of one incarnation has seen."""
 
     address: int
@@ -119,7 +119,7 @@ class ChangingWorld:
         self.members: list[ChangingMember] = list(kind.founders(founders, size))
         self.forwards = False
         """Whether members forward to the members they admit."""
-        self.lives = [Life(each.me, each.stream) for each in self.members]
+        self.lives = [IncarnationRecord(each.me, each.stream) for each in self.members]
         self.links: dict[tuple[int, int], deque[Packet]] = {}
         self.crashed: set[int] = set()
         self.frozen: set[int] = set()
@@ -247,7 +247,7 @@ class ChangingWorld:
         process.append(fresh.me)
         self.attempts[fresh.me] = process
         self.members.append(fresh)
-        self.lives.append(Life(fresh.me))
+        self.lives.append(IncarnationRecord(fresh.me))
         self._carry_out(fresh.me, fresh.join(contact, 0))
         return fresh
 
