@@ -1,4 +1,7 @@
-"""Builds the documentation site into build/docs/site: `./dev docs`, or `./dev docs --serve` to look at it."""
+"""Builds the documentation site into build/docs/site: `./dev docs`, or `./dev docs --serve` to look at it.
+
+`--axe` checks every page, and the HTML files that are named after it, for accessibility.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+from accessibility import check
 from api_reference import MODULES, api_reference
 from command_reference import command_reference
 from link_check import broken_links
@@ -66,6 +71,13 @@ def accessible(page: str) -> str:
     return _NAVIGATION.sub(r'\1aria-label="\3"\2', page)
 
 
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a log line for each."""
+
+    def log_request(self, code: object = "-", size: object = "-") -> None:
+        pass
+
+
 def serve(site: Path) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", PORT), handler) as server:
@@ -76,7 +88,22 @@ def serve(site: Path) -> None:
             print()
 
 
+def check_accessibility(site: Path, others: list[Path]) -> int:
+    """The number of accessibility violations of all pages of the site, and of other HTML files."""
+    handler = functools.partial(QuietHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        pages = sorted(str(page.relative_to(site)) for page in site.rglob("*.html"))
+        served = [f"http://127.0.0.1:{server.server_port}/{page}" for page in pages]
+        count = check([*served, *(page.resolve().as_uri() for page in others)])
+        server.shutdown()
+    return count
+
+
 if __name__ == "__main__":
     built = build()
     if "--serve" in sys.argv[1:]:
         serve(built)
+    if "--axe" in sys.argv[1:]:
+        named = [Path(each) for each in sys.argv[sys.argv.index("--axe") + 1 :]]
+        sys.exit(check_accessibility(built, named) > 0)
