@@ -50,10 +50,11 @@ def find_smallest(
     max_states: int,
     most_messages: int | None = None,
     max_explored: int | None = None,
+    symmetry: bool = True,
 ) -> CounterExample | None:
     """The smallest counter-example within bounds, with fewer members too, or within exactly one of several
     bounds. None if there is none among so many states of each number of messages and of each group, and
-    among `max_explored` in all."""
+    among `max_explored` in all. `symmetry` is the reduction of that name."""
     sizes = sorted(
         _sizes(bounds) if isinstance(bounds, Bounds) else bounds, key=lambda each: (each.peers, each.messages)
     )
@@ -65,7 +66,7 @@ def find_smallest(
                 return None
             if total <= each.peers * each.messages:
                 group = CheckedGroup(kind, msgspec.structs.replace(each, total=total))
-                search = _find_shortest(group, max_states)
+                search = _find_shortest(group, max_states, symmetry)
                 explored += search.explored
                 if search.found is not None:
                     return search.found._replace(explored=explored, is_smallest=is_complete)
@@ -81,10 +82,10 @@ def _sizes(bounds: Bounds) -> list[Bounds]:
     return [msgspec.structs.replace(bounds, peers=peers) for peers in sizes]
 
 
-def _find_shortest(group: CheckedGroup, max_states: int) -> _ShortestSearch:
+def _find_shortest(group: CheckedGroup, max_states: int, symmetry: bool) -> _ShortestSearch:
     """A counter-example with the fewest steps. No partial-order reduction is used: it would make the
     counter-example longer."""
-    exploration = Exploration(group, order=False)
+    exploration = Exploration(group, False, symmetry)
     initial = group.initial
     came_from: dict[CheckState, tuple[CheckState, Event] | None] = {initial: None}
     level = [initial]

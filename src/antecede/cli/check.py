@@ -250,6 +250,11 @@ def _print(reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
     for report in reports:
         if not report.passed:
             _print_failure(report)
+        elif getattr(report, "assumes_symmetry", False):
+            show.line(
+                f"Assuming symmetric = True, as {report.protocol} declares: at most 3 members with 1 message "
+                "each, and 2 members with 2 messages each, were explored without relying on it."
+            )
 
 
 def _print_verdicts(bounds: str, reports: Sequence[CheckReport | ChangingCheckReport]) -> None:
