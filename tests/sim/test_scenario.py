@@ -41,6 +41,22 @@ def test_an_invalid_scenario_is_refused_with_the_field(fields: dict[str, object]
         scenario(**{"protocol": "mbcp", **fields})
 
 
+@pytest.mark.parametrize("network", ["routed", "nodes", "relayed,behind=1,delay=1ms"])
+@pytest.mark.parametrize("fault", ["loss:1%", "duplicate:1%:50ms", "reorder:10%:200ms", "spike:1-2s:300ms"])
+def test_faults_of_packets_are_refused_where_they_would_have_no_effect(network: str, fault: str) -> None:
+    with pytest.raises(InputError, match=f"faults: {fault} is for direct links"):
+        scenario(protocol="mbcp", peers=3, network=network, faults=[fault])
+    for fifo in (True, False):
+        with pytest.raises(InputError, match="fifo is for direct links"):
+            scenario(protocol="mbcp", peers=3, network=network, fifo=fifo)
+    assert scenario(protocol="mbcp", peers=3, network=network, faults=["crash:1s:2"]).faults
+
+
+def test_a_failure_after_the_end_is_refused() -> None:
+    with pytest.raises(InputError, match=r"crash:10s:3 comes after the 2 s .* set seconds to more than 10"):
+        scenario(protocol="mbcp", faults=["crash:10s:3"])
+
+
 def test_different_scenarios_have_different_keys() -> None:
     base = Scenario(protocol="mbcp")
     other = msgspec.structs.replace(base, delay="1-101ms")

@@ -229,6 +229,8 @@ def test_a_workload_that_never_lets_time_pass_ends_in_a_sentence(folder: Path) -
             {"network": "ether"},
             "there is no model 'ether'; there are relayed, routed, nodes, graph",
         ),
+        ({"network": "own:Hub", "delay": "3ms"}, "delay is for direct links, .* own:Hub,NAME=3ms"),
+        ({"network": "own:Hub", "faults": ["loss:50%"]}, "loss:50% is for direct links"),
         ({"delay": {"fast": "1ms"}}, "delay: a table needs a class"),
         ({"delay": "own:Bimodal{"}, "is not JSON"),
         ({"workload": "hourly"}, "there is no 'hourly'; there are periodic, .* or your own as module:Class"),

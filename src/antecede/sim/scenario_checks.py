@@ -28,7 +28,8 @@ from antecede.sim.changes import (
 from antecede.sim.network import GraphModel, parse_delay
 from antecede.sim.network.faults import parse_fault
 from antecede.sim.scenario_detector import parse_detector
-from antecede.units import parse_duration
+from antecede.units import SECOND, parse_duration
+from antecede.user_classes import parse_spec
 
 if TYPE_CHECKING:
     from antecede.sim.scenario import Scenario
@@ -40,19 +41,41 @@ def check(scenario: Scenario) -> None:
     _check_changes(scenario)
     _check_protocol_supports(scenario)
     _check_layout(scenario)
+    _check_faults(scenario)
     build.check_parts(scenario)
 
 
 def check_delay_is_used(scenario: Scenario) -> None:
     """Refuse a delay that the user has set but that would have no effect."""
     network = scenario.network
-    if network is None or isinstance(network, str) or scenario.protocol_class().links.bounded_delays:
+    if network is None or scenario.protocol_class().links.bounded_delays:
         return  # A protocol that relies on a bound takes it from this field.
-    name, field = build.written_model(network)
-    remedy = f"write {name},{field}={scenario.delay}"
-    if isinstance(network, GraphModel):
-        remedy += " for the links to which the file gives none"
+    if isinstance(network, str):
+        remedy = f"pass it to the class, as in {parse_spec(network).name},NAME={scenario.delay}"
+    else:
+        name, field = build.written_model(network)
+        remedy = f"write {name},{field}={scenario.delay}"
+        if isinstance(network, GraphModel):
+            remedy += " for the links to which the file gives none"
     raise InputError(f"scenario: delay is for direct links, and this network has delays of its own; {remedy}")
+
+
+def _check_faults(scenario: Scenario) -> None:
+    """Refuse faults and orders of packets where a network of its own decides when these arrive, and failures
+    that come too late."""
+    of_packets = [text for text in scenario.faults if not is_group_fault(text)]
+    if scenario.network is not None and (of_packets or scenario.fifo is not None):
+        what = f"faults: {of_packets[0]}" if of_packets else "fifo"
+        raise InputError(
+            f"scenario: {what} is for direct links, and this network decides itself when packets arrive; "
+            "leave out network, or this field"
+        )
+    for text in filter(is_group_fault, scenario.faults):
+        if (begins := parse_group_fault(text).time) > scenario.seconds * SECOND:
+            raise InputError(
+                f"scenario: faults: {text} comes after the {scenario.seconds:g} s in which members send; "
+                f"set seconds to more than {begins / SECOND:g}"
+            )
 
 
 def _check_protocol_supports(scenario: Scenario) -> None:
