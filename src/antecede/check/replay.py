@@ -40,6 +40,16 @@ class SavedSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: list[SavedStep]
 
 
+class ImpossibleStepError(InputError):
+    """A step of a saved schedule that the current protocol does not allow any more."""
+
+    def __init__(self, number: int, step: str) -> None:
+        super().__init__(
+            f"step {number} cannot happen now: {step}; "
+            "the protocol has changed since the schedule was written"
+        )
+
+
 class ReplayedStep(NamedTuple):
     """A step that was replayed, and its effects."""
 
@@ -77,16 +87,14 @@ def read_schedule(path: Path) -> SavedSchedule:
 
 
 def replay(saved: SavedSchedule) -> Iterator[ReplayedStep]:
-    """Replay a schedule on the current protocol; an `InputError` names a step that is not possible."""
+    """Replay a schedule on the current protocol; an `ImpossibleStepError` names a step that is not
+    possible."""
     group = CheckedGroup(find_protocol(saved.protocol), saved.bounds)
     state = group.initial
     for number, step in enumerate(saved.steps, 1):
         event = _find(group, state, step)
         if event is None:
-            raise InputError(
-                f"step {number} cannot happen now: {step.text or step.kind} at p{step.process}; "
-                "the protocol has changed since the schedule was written"
-            )
+            raise ImpossibleStepError(number, f"{step.text or step.kind} at p{step.process}")
         after = group.apply(state, event)
         if isinstance(after, CheckViolation):
             yield ReplayedStep(show_event(group, event), [], after)

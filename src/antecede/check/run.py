@@ -105,10 +105,11 @@ def check(
             report.counter_example = show(found, searched)
             if is_doubted and not symmetry and _is_hidden_by_symmetry(kind, explored, order):
                 report.counter_example.why.append(_FALSE_SYMMETRY)
-            if out is not None:
-                report.files = [str(path) for path in write(found, name, out)]
             report.cpu_seconds = time.process_time() - began
             yield report
+            if out is not None:
+                report.files = [str(path) for path in write(found, name, out)]
+                yield report
 
 
 def _in_words(violation: CheckViolation) -> str:

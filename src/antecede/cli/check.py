@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from antecede.cli import show
-from antecede.cli.options import Json, folder
+from antecede.cli.options import Json, check_writable, folder
 from antecede.errors import InputError
 
 if TYPE_CHECKING:
@@ -169,35 +169,47 @@ def check(
     if replay is not None:
         _replay(replay, as_json)
         return
+    if out is not None:
+        check_writable(out)
     if protocol is None:
         raise InputError("name a protocol, all, or a schedule with --replay")
     if not bounded.has_changes:
         # A cluster's folder holds a single exploration.
         groups = bounded.bounds()[: None if master is None else 1]
-        reports = _run(_explore(protocol, groups, max_states, reduce, out, master))
+        explorations = _explore(protocol, groups, max_states, reduce, out, master)
     elif master is not None:
         raise InputError("check: --master is for groups that do not change")
     else:
-        reports = _run(_explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out))
+        explorations = _explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out)
+    reports, not_written = _run(explorations)
     passed = all(report.passed for report in reports)
     if as_json:
         show.json({"passed": passed, "protocols": reports})
     else:
         _print(reports)
+    if not_written is not None:
+        raise not_written
     if not passed:
         raise typer.Exit(1)
 
 
 def _run(
     explorations: Iterator[Iterator[CheckReport | ChangingCheckReport]],
-) -> list[CheckReport | ChangingCheckReport]:
+) -> tuple[list[CheckReport | ChangingCheckReport], OSError | None]:
+    """The reports, and the error if a counter-example could not be written: the reports are shown even
+    then."""
     reports: list[CheckReport | ChangingCheckReport] = []
     with show.progress() as progress:
         for exploration in explorations:
-            for report in exploration:
-                progress(f"checking {report.protocol}: depth {report.depth}", report.states, 0)
-            reports.append(report)
-    return reports
+            report = None
+            try:
+                for report in exploration:
+                    progress(f"checking {report.protocol}: depth {report.depth}", report.states, 0)
+            except OSError as error:
+                return ([*reports, report] if report is not None else reports), error
+            if report is not None:
+                reports.append(report)
+    return reports, None
 
 
 def _explore(
@@ -312,17 +324,25 @@ def _replay(path: Path, as_json: bool) -> None:
 def _show_replay(steps: Iterator[ReplayedStep | ReplayedChange], as_json: bool) -> None:
     """Print each step as it is replayed, so that a step that is no longer possible is seen after those before
     it."""
+    from antecede.check.replay import ImpossibleStepError
+
     played: list[ReplayedStep | ReplayedChange] = []
-    for number, step in enumerate(steps, 1):
-        played.append(step)
-        if not as_json:
-            where = f"{step.shown.process} " if step.shown.process else ""
-            show.line(f"{number:4}  {where}{step.shown.text}")
-            for held in step.held:
-                show.note(f"      {held}")
-    violation = played[-1].violation if played else None
+    impossible = ""
+    try:
+        for number, step in enumerate(steps, 1):
+            played.append(step)
+            if not as_json:
+                where = f"{step.shown.process} " if step.shown.process else ""
+                show.line(f"{number:4}  {where}{step.shown.text}")
+                for held in step.held:
+                    show.note(f"      {held}")
+    except ImpossibleStepError as error:
+        impossible = str(error)
+    violation = played[-1].violation if played and not impossible else None
     if as_json:
-        show.json({"passed": violation is None, "steps": played})
+        show.json({"passed": violation is None, "steps": played, "impossible": impossible or None})
+    elif impossible:
+        show.line(f"This schedule can no longer happen: {impossible}.")
     elif violation is None:
         show.line("Nothing is wrong at its end.")
     else:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -70,6 +71,24 @@ def folder(text: str | Path) -> Path:
     if "://" in str(text):
         raise typer.BadParameter(f"{text} is a URL; results go to a local or mounted folder")
     return Path(text)
+
+
+def check_writable(out: Path) -> None:
+    """Refuse a folder in which nothing can be written, before the work whose results go there. Leaves
+    nothing behind."""
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create the folder {out}: {error.strerror}; choose another one") from error
+    try:
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write in the folder {out}: {error.strerror}; choose another one") from error
+    finally:
+        for path in missing:
+            path.rmdir()
 
 
 ResultFolder = Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.check import print_counter_example
-from antecede.cli.options import Json, Seed, folder
+from antecede.cli.options import Json, Seed, check_writable, folder
 from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def verify(
     """
     from antecede.protocols.catalog import PROTOCOLS, as_file_name, find_protocol
 
+    for target in filter(None, (out, export)):
+        check_writable(target)
     if membership:
         if export or peers:
             raise InputError("verify: --membership draws its groups itself, and writes no traces")
@@ -86,9 +88,11 @@ def verify(
             for report in _verify(name, runs, seed, peers, only, target, jobs or os.cpu_count() or 1):
                 progress(f"checking {report.protocol}", report.runs, runs)
             reports.append(report)
-        examples = [found for found in (_shrink(report, out) for report in reports) if found is not None]
     if not as_json:
         _print_reports(reports, seed)
+    with show.progress() as progress:
+        progress("looking for a small run that fails", 0, 0)
+        examples = [found for found in (_shrink(report, out) for report in reports) if found is not None]
     _finish(reports, seed, examples, as_json)
 
 
@@ -146,6 +150,10 @@ def _finish(
     else:
         for each in examples:
             print_counter_example(each.protocol, each.example, each.files)
+        shown = {each.protocol for each in examples}
+        for report in reports:
+            if not report.passed and report.protocol not in shown:
+                show.line(f"No smaller run of {report.protocol} was found that fails in the same way.")
     if not passed:
         raise typer.Exit(1)
 

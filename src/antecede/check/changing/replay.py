@@ -11,6 +11,7 @@ import msgspec
 from antecede.check.changing.describe import DescribedWorld, described_world, show_schedule
 from antecede.check.changing.kinds import schedule_type
 from antecede.check.changing.world import EVENT_KINDS, ChangingViolation, ScheduleEvent, as_violation
+from antecede.check.replay import ImpossibleStepError
 from antecede.check.schedule import ShownCounterExample, ShownStep
 from antecede.errors import InputError
 from antecede.membership.member import ChangingMember
@@ -102,10 +103,7 @@ def replay_changes(kind: type[ChangingMember], saved: SavedChangingSchedule) -> 
         if last is not None:
             yield last
         if not (world.has_addresses(event) and world.apply(event)):
-            raise InputError(
-                f"step {number} cannot happen now: {event[0]} at p{event[1]}; "
-                "the protocol has changed since the schedule was written"
-            )
+            raise ImpossibleStepError(number, f"{event[0]} at p{event[1]}")
         last = ReplayedChange(world.steps[-1], _held(world), None)
     if last is not None:
         schedule = schedule_type(kind).of_world(world)
