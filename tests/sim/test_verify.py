@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from antecede.causality import MessageId
-from antecede.protocols.base import Effects, Send
+from antecede.check.failing_run import smallest_failure
+from antecede.protocols.base import (
+    NO_EFFECTS,
+    Delivery,
+    Effects,
+    LinkRequirements,
+    Packet,
+    Protocol,
+    Send,
+    Waiting,
+)
 from antecede.protocols.flat import DependencyPacket, FlatPacket, StampedPacket, UnmetDependencies
 from antecede.protocols.mbcp import Mbcp
+from antecede.sim import scenario, simulate
 from antecede.sim.verify import VerifyReport, random_scenario, verify, verify_parallel
 
 
@@ -164,3 +176,70 @@ class MbcpToNobody(Mbcp):
 
 def test_a_protocol_that_sends_to_nobody_is_caught() -> None:
     assert "but peers are 0 to" in report(f"{__name__}:MbcpToNobody", runs=3).failures[0].reason
+
+
+class SharedClock(Packet, frozen=True, array_like=True):
+    payload: bytes
+    origin: int
+    clock: list[int]
+
+    def message_ids(self) -> tuple[MessageId, ...]:
+        return (MessageId(self.origin, self.clock[self.origin]),)
+
+
+class SharingClocks(Protocol):
+    """Vector clocks, whose packets hold the sender's own list."""
+
+    name: ClassVar[str] = "sharing clocks"
+    summary: ClassVar[str] = ""
+    control: ClassVar[str] = ""
+    links: ClassVar[LinkRequirements] = LinkRequirements(fifo=False)
+    packets: ClassVar[Any] = SharedClock
+
+    clock: list[int] = msgspec.field(default_factory=list)
+    held: list[SharedClock] = msgspec.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = self.clock or [0] * self.size
+
+    def broadcast(self, payload: bytes, now: int, group: str | None = None) -> Effects:
+        self.clock[self.me] += 1
+        packet = SharedClock(payload, self.me, self.clock)
+        return Effects((Send(self.partners(), packet),), message=packet.message_ids()[0])
+
+    def receive(self, link: int, packet: Packet, now: int) -> Effects:
+        assert isinstance(packet, SharedClock)
+        if packet.clock[packet.origin] > self.clock[packet.origin] and packet not in self.held:
+            self.held.append(packet)
+        return NO_EFFECTS
+
+    def deliver(self, now: int) -> Delivery | None:
+        for packet in self.held:
+            if self.cause(packet) is None:
+                self.held.remove(packet)
+                self.clock[packet.origin] += 1
+                return Delivery(packet.message_ids()[0], packet.payload)
+        return None
+
+    def cause(self, packet: SharedClock) -> MessageId | None:
+        for peer, count in enumerate(packet.clock):
+            needed = count - (peer == packet.origin)
+            if needed > self.clock[peer]:
+                return MessageId(peer, needed)
+        return None
+
+    def waiting(self) -> list[Waiting]:
+        return [Waiting(packet.message_ids()[0], self.cause(packet)) for packet in self.held]
+
+    def paper_bytes(self, packet: Packet) -> int:
+        return 4 * self.size
+
+
+def test_members_share_no_objects() -> None:
+    """A packet arrives as it was sent, whatever its sender changes later: as in `check`."""
+    name = f"{__name__}:SharingClocks"
+    result = simulate(scenario(protocol=name, peers=4, seconds=1, delay="1-300ms"))
+    assert result.metrics.deliveries == 3 * result.metrics.messages > 0
+    outcome = report(name, runs=30)
+    assert outcome.passed, outcome.failures[0].reason
+    assert smallest_failure(random_scenario(name, 1, 0)) is None

@@ -7,7 +7,7 @@ too, with packets that carry something else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from antecede.check.events import EventKind
@@ -42,10 +42,8 @@ class Recording:
     def __init__(self, groups: Sequence[str | None] = (None,)) -> None:
         self.steps: list[RecordedStep] = []
         self._groups = list(groups)
-        self._sent: dict[tuple[int, int, int], list[PacketKey]] = {}
-        """Keys of packets, by source, destination and identity of the object."""
-        self._packets: list[Packet] = []
-        """References to the packets, so that no new object gets the identity of one."""
+        self._sent: dict[tuple[int, int, bytes], list[PacketKey]] = {}
+        """Keys of packets, by source, destination and content: what arrives may be a copy."""
         self._counts: Counter[tuple[int, int, int]] = Counter()
         self._link: tuple[int, int] | None = None
 
@@ -59,9 +57,9 @@ class Recording:
     def broadcast(self, process: int, group: str | None) -> None:
         self.add(EventKind.BROADCAST, process, self._groups.index(group) if group in self._groups else 0)
 
-    def receive(self, source: int, process: int, packet: Packet) -> None:
+    def receive(self, source: int, process: int, packet: bytes) -> None:
         """Record a receipt; a packet that arrives again is the last of those sent."""
-        keys = self._sent.get((source, process, id(packet)), [])
+        keys = self._sent.get((source, process, packet), [])
         if keys:
             self.add(EventKind.RECEIVE, process, packet=keys.pop(0) if len(keys) > 1 else keys[0])
 
@@ -74,15 +72,15 @@ class Recording:
             self._link = link
             self.add(kind, link[0], link[1])
 
-    def send(self, source: int, effects: Effects) -> None:
+    def send(self, source: int, effects: Effects, encode: Callable[[Packet], bytes]) -> None:
         """Record a packet sent by the last step."""
         step = len(self.steps) - 1
         for send in effects.sends:
-            self._packets.append(send.packet)
+            packet = encode(send.packet)
             for to in send.to:
                 key = PacketKey(step, source, to, self._counts[step, source, to])
                 self._counts[step, source, to] += 1
-                self._sent.setdefault((source, to, id(send.packet)), []).append(key)
+                self._sent.setdefault((source, to, packet), []).append(key)
 
 
 class _RecordedMember:
@@ -99,7 +97,7 @@ class _RecordedMember:
         return self._followed(self._member.broadcast(payload, now, group))
 
     def receive(self, link: int, packet: Packet, now: int) -> Effects:
-        self._recording.receive(link, self._member.me, packet)
+        self._recording.receive(link, self._member.me, self._member.encode(packet))
         return self._followed(self._member.receive(link, packet, now))
 
     def wake(self, now: int) -> Effects:
@@ -123,5 +121,5 @@ class _RecordedMember:
         return delivery
 
     def _followed(self, effects: Effects) -> Effects:
-        self._recording.send(self._member.me, effects)
+        self._recording.send(self._member.me, effects, self._member.encode)
         return effects

@@ -176,11 +176,15 @@ def check(
     if not bounded.has_changes:
         # A cluster's folder holds a single exploration.
         groups = bounded.bounds()[: None if master is None else 1]
-        explorations = _explore(protocol, groups, max_states, reduce, out, master)
+        _report(_explore(protocol, groups, max_states, reduce, out, master), as_json)
     elif master is not None:
         raise InputError("check: --master is for groups that do not change")
     else:
-        explorations = _explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out)
+        _report(_explore_changing(protocol, bounded.change_bounds(), max_states, reduce, out), as_json)
+
+
+def _report(explorations: Iterator[Iterator[CheckReport | ChangingCheckReport]], as_json: bool) -> None:
+    """Explore, and print the verdicts; exit with 1 if one is that a protocol fails."""
     reports, not_written = _run(explorations)
     passed = all(report.passed for report in reports)
     if as_json:

@@ -69,8 +69,8 @@ def verify(
     """
     from antecede.protocols.catalog import PROTOCOLS, as_file_name, find_protocol
 
-    for target in filter(None, (out, export)):
-        check_writable(target)
+    for folder_of_results in filter(None, (out, export)):
+        check_writable(folder_of_results)
     if membership:
         if export or peers:
             raise InputError("verify: --membership draws its groups itself, and writes no traces")

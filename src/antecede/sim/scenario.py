@@ -329,6 +329,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             link_changes=self.link_changes(overlay) if self.link_churn else (),
             probes=probes,
             sample_times=sample_times,
+            isolates=self.protocol not in catalog.PROTOCOLS,
             **more,
         )
         return world

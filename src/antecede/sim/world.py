@@ -53,7 +53,8 @@ class Observer(Protocol):
 class World:
     """One run. Sending ends at `until`; packets in flight then still arrive.
 
-    Timers fire until `drain` after that, so that a member with a heartbeat does not run for ever.
+    Timers fire until `drain` after that, so that a member with a heartbeat does not run for ever. With
+    `isolates`, packets are encoded and decoded as on a real network, so that members share no objects.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class World:
         probes: Sequence[Probe] = (),
         sample_times: Sequence[int] = (),
         link_changes: Sequence[LinkChange] = (),
+        isolates: bool = False,
     ) -> None:
         self.members = members
         self.now = 0
@@ -90,6 +92,7 @@ class World:
         self._messages_left = most_messages if most_messages is not None else -1
         self._payload = payload
         self._paper_sizes = paper_sizes
+        self._isolates = isolates
         self._clock_offsets = clock_offsets or [0] * len(members)
         everywhere: dict[str | None, Sequence[int]] = {None: range(len(members))}
         self._groups = [
@@ -156,6 +159,8 @@ class World:
             probe.transmit(member, to, packet, self.now)
         overhead = member.paper_bytes(packet) if self._paper_sizes else control
         size = packet.payload_bytes() + overhead
+        if self._isolates:
+            packet = member.decode(member.encode(packet))  # What the sender changes later is not sent.
         arrivals = self.network.carry(packet.message_ids(), source, to, size, self.now)
         self._schedule_arrivals(source, packet, arrivals)
         self.packets += len(to)
@@ -168,10 +173,13 @@ class World:
         self._schedule_arrivals(source, packet, self.network.forward(transit, self.now))
 
     def _on_arrival(self, peer: int, source: int, packet: Packet) -> None:
+        member = self.members[peer]
+        if self._isolates:
+            packet = member.decode(member.encode(packet))  # Several members receive it, or one twice.
         for message in packet.message_ids():
             for observer in self._observers:
                 observer.receive(peer, source, message, self.now)
-        self._apply(peer, self.members[peer].receive(source, packet, self._clock(peer)))
+        self._apply(peer, member.receive(source, packet, self._clock(peer)))
         self._collect_deliveries(peer)
 
     def _on_wake(self, peer: int, source: int, content: None) -> None:
