@@ -223,6 +223,10 @@ def test_a_schedule_impossible_on_the_fixed_protocol_is_no_failure(folder: Path,
     ("arguments", "words"),
     [
         (["nothing"], "no protocol 'nothing'"),
+        (["mbpc"], "did you mean mbcp?"),
+        (["mbcp", "--peers", "20"], "--peers 20 is far beyond what can be explored; give at most 8"),
+        (["../mine.py:Mine"], "it is written as module:Class"),
+        (["mine.py:Mine"], "write mine:Mine, without .py"),
         (["mbcp", "--master", "local[2]"], "--master needs --out"),
         ([], "name a protocol, all, or a schedule with --replay"),
         (["mbcp", "--peers", "8", "--messages", "8"], "more than 24 messages"),
@@ -310,3 +314,53 @@ def test_a_counter_example_is_shown_even_if_it_cannot_be_written(folder: Path, t
     assert done.returncode == 2
     assert "p2: it delivers p1:1 before p0:1" in done.stdout
     assert "mine.Hasty.json: Is a directory" in done.stderr
+
+
+def test_a_held_message_that_waiting_does_not_name_is_found(tmp_path: Path) -> None:
+    (tmp_path / "my_clocks.py").write_text(CLOCKS)
+    (tmp_path / "silent.py").write_text(
+        "from my_clocks import Clocks\n\n\nclass Silent(Clocks):\n    def waiting(self):\n        return []\n"
+    )
+    done = antecede("check", "silent:Silent", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "it held p1:1, which waiting() did not name" in done.stdout
+    assert "waiting() must give for each held message" in " ".join(done.stdout.split())
+
+
+RETURNS = """
+from my_clocks import Clocks
+
+
+class Forgets(Clocks):
+    def receive(self, link, packet, now):
+        super().receive(link, packet, now)
+
+
+class Stops(Clocks):
+    def deliver(self, now):
+        return super().deliver(now) if len(self.counts) < 2 else self.nothing
+
+
+class Writes(Clocks):
+    def paper_bytes(self, packet):
+        return "12"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Forgets", "receive must return Effects (or NO_EFFECTS), got None"),
+        ("Stops", "'Stops' object has no attribute 'nothing' (returns.py, line 12)"),
+        ("Writes", "paper_bytes must return a number of bytes, got '12'"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [["check"], ["verify", "--runs", "5"], ["simulate", "--peers", "3", "--protocol"]]
+)
+def test_a_mistake_in_a_method_is_named(name: str, sentence: str, command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "my_clocks.py").write_text(CLOCKS)
+    (tmp_path / "returns.py").write_text(RETURNS)
+    done = antecede(*command, f"returns:{name}", cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert sentence in done.stdout + done.stderr

@@ -23,6 +23,7 @@ from antecede.check.events import Event, EventKind
 from antecede.check.processes import NO_CAUSE, TICK, Processes, ProcessStep, SentPacket
 from antecede.errors import InputError
 from antecede.protocols.base import Protocol
+from antecede.protocols.catalog import PROTOCOLS
 
 _RECEIVE, _DELIVER, _BROADCAST = int(EventKind.RECEIVE), int(EventKind.DELIVER), int(EventKind.BROADCAST)
 
@@ -88,6 +89,7 @@ class CheckedGroup:
         self._permanent = self._find_permanent_links()
         self._everybody = range(self.size)
         self._judges_claims = bounds.claims
+        self._is_own_class = not issubclass(kind, tuple(PROTOCOLS.values()))
         self.leaves_out_copies = False
         """Whether packets that change nothing stay in flight, because nothing depends on their receipt."""
         self._has_faults = bool(bounds.losses or bounds.duplicates or bounds.crashes or bounds.link_changes)
@@ -233,6 +235,11 @@ class CheckedGroup:
         processes = (*processes[:process], step.after, *processes[process + 1 :])
         if rest is not None or kind == EventKind.WAKE:
             rest = self._follow(rest or Rest(), event, step)
+        if self._judges_claims and self._is_own_class and kind == _RECEIVE:
+            held = self.processes.unnamed(state.processes[process], detail)
+            if held >= 0:
+                text = f"it held {self.name(held)}, which waiting() did not name"
+                return CheckViolation(process, text, held, WAITS)
         if (
             self._judges_claims
             and self.processes.held[step.after]

@@ -17,6 +17,8 @@ from antecede.causality import MessageId
 from antecede.check.bounds import Bounds
 from antecede.check.events import EventKind
 from antecede.protocols.base import NO_EFFECTS, Effects, Packet, Protocol
+from antecede.protocols.own_class import WrongResultError, checked_delivery, checked_effects, checked_waiting
+from antecede.user_classes import what_was_raised
 
 DELIVER, WAKE, TICK = range(3)
 """Codes of the events of a process. The others follow: a broadcast to each group, the opening or closing of a
@@ -178,6 +180,23 @@ class Processes:
                         self._own_events.pop(state, None)
         return found
 
+    def unnamed(self, state: int, packet: int) -> int:
+        """A message that a process holds and `waiting()` does not name; -1 if none is found.
+
+        What is delivered after the receipt of a packet that does not carry it was held before, if nothing
+        could be delivered then.
+        """
+        if self.step(state, DELIVER) is not None:
+            return -1
+        ids = self.kind.decode(self.packets[packet].data).message_ids()
+        known = {self.number_of(*each) for each in ids} | {held for held, _ in self.held[state]}
+        step = self.step(state, self.receive_event + packet)
+        while step is not None and not step.fault:
+            step = self.step(step.after, DELIVER)
+            if ids and step is not None and not step.fault and step.message not in known:
+                return step.message
+        return -1
+
     def _judge_declarations(self, state: int, event: int, step: ProcessStep) -> str:
         """A declaration of the protocol that a step contradicts."""
         packet = event - self.receive_event
@@ -236,20 +255,25 @@ class Processes:
             if event < self.open_event:
                 return self._broadcast(process, before, event - self.broadcast_event)
             if event < self.close_event:
-                effects = process.link_opened(event - self.open_event, before.now)
+                opened = process.link_opened(event - self.open_event, before.now)
+                effects = checked_effects(opened, "link_opened")
             elif event < self.receive_event:
-                effects = process.link_closed(event - self.close_event, before.now)
+                closed = process.link_closed(event - self.close_event, before.now)
+                effects = checked_effects(closed, "link_closed")
             else:
                 packet = self.packets[event - self.receive_event]
-                effects = process.receive(packet.source, self.kind.decode(packet.data), before.now)
+                received = process.receive(packet.source, self.kind.decode(packet.data), before.now)
+                effects = checked_effects(received, "receive")
             step = self._follow(process, before, effects)
             if step.sends and not self.kind.relays:
                 return ProcessStep(
                     state, fault="it sends though nothing was broadcast, and declares `relays = False`"
                 )
             return step
+        except WrongResultError as error:
+            return ProcessStep(state, fault=str(error))
         except (Exception, SystemExit) as error:  # An exception is a fault of the protocol.
-            return ProcessStep(state, fault=f"it raises {type(error).__name__}: {error}")
+            return ProcessStep(state, fault=f"it raises {what_was_raised(error)}")
 
     def _broadcast(self, process: Protocol, before: ProcessState, group: int) -> ProcessStep | None:
         name, members = self.audiences[group]
@@ -257,23 +281,24 @@ class Processes:
         if before.sent == self.bounds.messages or not is_sender:
             return None
         number = self.number_of(process.me, before.sent + 1)
-        effects = process.broadcast(payload_of(number), before.now, name)
+        effects = checked_effects(process.broadcast(payload_of(number), before.now, name), "broadcast")
         if effects.message != self.message(number):
-            return ProcessStep(0, fault=f"it broadcasts {effects.message} as its message {before.sent + 1}")
+            sent = _name(effects.message)
+            return ProcessStep(0, fault=f"it broadcasts {sent} as its message {before.sent + 1}")
         after = before._replace(sent=before.sent + 1, delivered=before.delivered | 1 << number)
         return self._follow(process, after, effects, number)
 
     def _deliver(self, process: Protocol, before: ProcessState) -> ProcessStep | None:
-        delivery = process.deliver(before.now)
+        delivery = checked_delivery(process.deliver(before.now))
         if delivery is None:
             return None
         number = self.number_of(*delivery.message)
         if number < 0:
-            return ProcessStep(0, fault=f"it delivers {delivery.message}, which nobody has sent")
+            return ProcessStep(0, fault=f"it delivers {_name(delivery.message)}, which nobody has sent")
         if delivery.payload != payload_of(number):
-            return ProcessStep(0, fault=f"it delivers {delivery.message} with another body")
+            return ProcessStep(0, fault=f"it delivers {_name(delivery.message)} with another body")
         if before.delivered >> number & 1:
-            return ProcessStep(0, fault=f"it delivers {delivery.message} a second time")
+            return ProcessStep(0, fault=f"it delivers {_name(delivery.message)} a second time")
         after = before._replace(delivered=before.delivered | 1 << number)
         step = self._follow(process, after, NO_EFFECTS, number)
         if not self.kind.carries_immediate_dependencies or delivery.causes is None:
@@ -282,7 +307,7 @@ class Processes:
 
     def _wake(self, process: Protocol, before: ProcessState) -> ProcessStep:
         now = max(before.now, before.timers[0])
-        effects = process.wake(now)
+        effects = checked_effects(process.wake(now), "wake")
         if effects.wake_at is not None and effects.wake_at <= now:
             return ProcessStep(
                 0, fault=f"woken at {now}, it asks for {effects.wake_at}: time would stand still"
@@ -325,7 +350,7 @@ class Processes:
                         self.number_of(*wait.message),
                         NO_CAUSE if wait.cause is None else self.number_of(*wait.cause),
                     )
-                    for wait in process.waiting()
+                    for wait in checked_waiting(process.waiting())
                 )
             )
         return number
@@ -359,6 +384,11 @@ class Processes:
         """Whether a packet is on the link between two processes."""
         sent = self.packets[packet]
         return {sent.source, sent.to} == {one, other}
+
+
+def _name(message: object) -> str:
+    """A message as it is written elsewhere."""
+    return f"p{message.origin}:{message.seq}" if isinstance(message, MessageId) else repr(message)
 
 
 def payload_of(message: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from difflib import get_close_matches
 from pathlib import Path
 
 from antecede import user_classes
@@ -51,7 +52,9 @@ def find_protocol(name: str, folder: Path | None = None) -> type[Protocol]:
     if ":" not in name:
         known = ", ".join(PROTOCOLS)
         own = "or your own as module:Class or exec:COMMAND"
-        raise InputError(f"no protocol '{name}'; there are {known}, {own}")
+        near = get_close_matches(name, PROTOCOLS, 1)
+        meant = f"did you mean {near[0]}? There" if near else "there"
+        raise InputError(f"no protocol '{name}'; {meant} are {known}, {own}")
     found: type[Protocol] = user_classes.load_class(name, Protocol, "protocol", folder)  # type: ignore[type-abstract]
     if mistake := find_mistake(found):
         raise InputError(f"'{name}' {mistake}")

@@ -3,11 +3,46 @@ run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, get_args
+from numbers import Real
+from typing import Any, cast, get_args
 
 from antecede.causality import MessageId
-from antecede.protocols.base import LinkRequirements, Packet, Protocol
+from antecede.errors import ProtocolError
+from antecede.protocols.base import Delivery, Effects, LinkRequirements, Packet, Protocol, Waiting
+
+
+class WrongResultError(ProtocolError):
+    """A method of a protocol returned something else than it must."""
+
+    def __init__(self, method: str, must: str, found: object) -> None:
+        super().__init__(f"{method} must return {must}, got {found!r:.80}")
+
+
+def checked_effects(found: object, method: str) -> Effects:
+    """What a method returned, if it is `Effects`: a forgotten return statement is the usual mistake."""
+    if not isinstance(found, Effects):
+        raise WrongResultError(method, "Effects (or NO_EFFECTS)", found)
+    return found
+
+
+def checked_delivery(found: object) -> Delivery | None:
+    if found is not None and not isinstance(found, Delivery):
+        raise WrongResultError("deliver", "a Delivery or None", found)
+    return found
+
+
+def checked_waiting(found: object) -> Sequence[Waiting]:
+    if not isinstance(found, list | tuple) or not all(isinstance(each, Waiting) for each in found):
+        raise WrongResultError("waiting", "a list of Waiting", found)
+    return found
+
+
+def checked_paper_bytes(found: object) -> int:
+    if not isinstance(found, Real):
+        raise WrongResultError("paper_bytes", "a number of bytes", found)
+    return cast(int, found)
 
 
 @lru_cache(maxsize=64)
@@ -52,8 +87,12 @@ def _try_out(kind: type[Protocol]) -> str:
         for send in effects.sends:
             if ids := [wrong for each in send.packet.message_ids() if (wrong := _wrong_id(each))]:
                 return f"{ids[0]} in message_ids() of a packet: it takes MessageIds"
+            checked_paper_bytes(sender.paper_bytes(send.packet))
             receiver.receive(sender.me, send.packet, 0)
-        delivery = receiver.deliver(0)
+        delivery = checked_delivery(receiver.deliver(0))
+        checked_waiting(receiver.waiting())
+    except WrongResultError as error:
+        return f"has a method with a wrong result: {error}"
     except (Exception, SystemExit):
         return ""
     if delivery is not None and (wrong := _wrong_id(delivery.message)):

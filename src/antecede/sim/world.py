@@ -16,6 +16,12 @@ from typing import Any, NamedTuple, Protocol
 from antecede.causality import MessageId
 from antecede.protocols.base import Effects, LocalError, Packet
 from antecede.protocols.base import Protocol as Member
+from antecede.protocols.own_class import (
+    checked_delivery,
+    checked_effects,
+    checked_paper_bytes,
+    checked_waiting,
+)
 from antecede.sim.network import Arrival, Network
 from antecede.sim.probes import Probe
 from antecede.sim.workload import Workload
@@ -143,7 +149,7 @@ class World:
 
     def count_stuck(self) -> int:
         """The number of messages that are held."""
-        return sum(len(member.waiting()) for member in self.members)
+        return sum(len(checked_waiting(member.waiting())) for member in self.members)
 
     def figures(self) -> dict[str, float]:
         """Measurements of what happened besides sending and delivering."""
@@ -179,12 +185,12 @@ class World:
         for message in packet.message_ids():
             for observer in self._observers:
                 observer.receive(peer, source, message, self.now)
-        self._apply(peer, member.receive(source, packet, self._clock(peer)))
+        self._apply(peer, checked_effects(member.receive(source, packet, self._clock(peer)), "receive"))
         self._collect_deliveries(peer)
 
     def _on_wake(self, peer: int, source: int, content: None) -> None:
         clock = self._clock(peer)
-        effects = self.members[peer].wake(clock)
+        effects = checked_effects(self.members[peer].wake(clock), "wake")
         if effects.wake_at is not None and effects.wake_at <= clock:
             raise LocalError(f"woken at {clock}, a member asks for {effects.wake_at}: time would stand still")
         self._apply(peer, effects)
@@ -198,7 +204,7 @@ class World:
         for here, there in ((one, other), (other, one)):
             member, clock = self.members[here], self._clock(here)
             change = member.link_opened if opens else member.link_closed
-            self._apply(here, change(there, clock))
+            self._apply(here, checked_effects(change(there, clock), change.__name__))
             self._collect_deliveries(here)
 
     def _on_send(self, peer: int, source: int, content: None) -> None:
@@ -224,11 +230,11 @@ class World:
         group = self._workload.group(peer, self._broadcasts[peer], groups)
         self._broadcasts[peer] += 1
         member = self.members[peer]
-        effects = member.broadcast(self._payload, self._clock(peer), group)
+        effects = checked_effects(member.broadcast(self._payload, self._clock(peer), group), "broadcast")
         if effects.message is not None:
             own = [send.packet for send in effects.sends if effects.message in send.packet.message_ids()]
             control = self._control_bytes(member, own[0]) if own else 0
-            paper = member.paper_bytes(own[0]) if own else 0
+            paper = checked_paper_bytes(member.paper_bytes(own[0])) if own else 0
             for observer in self._observers:
                 observer.send(peer, effects.message, self.now, control, paper, group)
         self._apply(peer, effects)
@@ -243,7 +249,7 @@ class World:
 
     def _collect_deliveries(self, peer: int) -> None:
         member = self.members[peer]
-        while (delivery := member.deliver(self._clock(peer))) is not None:
+        while (delivery := checked_delivery(member.deliver(self._clock(peer)))) is not None:
             for observer in self._observers:
                 observer.deliver(peer, delivery.message, self.now)
             if self.now < self._until and self._workload.replies(peer, delivery.message):

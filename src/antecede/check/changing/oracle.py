@@ -64,7 +64,9 @@ class ChangingOracle:
             for kind, message in life.events:
                 number = self.numbers.get(message)
                 if number is None:
-                    found.append(f"p{life.address} delivers {message}, which nobody has sent")
+                    found.append(
+                        f"p{life.address} delivers p{message.origin}:{message.seq}, which nobody has sent"
+                    )
                     continue
                 if kind == "deliver":
                     if seen >> number & 1:

@@ -210,7 +210,8 @@ class ChangingWorld:
         """The application receives a message."""
         self.lives[address].events.append(("deliver", delivery.message))
         if delivery.payload != self.payloads.get(delivery.message, delivery.payload):
-            self.faults.append(f"p{address} delivers {delivery.message} with what another contains")
+            origin, seq = delivery.message
+            self.faults.append(f"p{address} delivers p{origin}:{seq} with what another contains")
 
     def _report(self, address: int, _: int) -> bool:
         if address not in self.reporting():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from antecede.errors import ProtocolError
 from antecede.protocols import catalog
+from antecede.protocols.own_class import WrongResultError
 from antecede.sim import build
 from antecede.sim.kernels.contract import ObserverFeed, Progress
 from antecede.sim.metrics import Meter, Metrics
@@ -36,6 +37,8 @@ def run(
     """
     try:
         return _run(scenario, observers, progress, probes, sample_times, drive)
+    except WrongResultError as error:
+        raise ProtocolError(f"protocol {scenario.protocol}: {error}") from error
     except ProtocolError:
         raise
     except (Exception, SystemExit) as error:
