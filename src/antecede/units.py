@@ -23,6 +23,8 @@ def parse_duration(text: str, unit: str | None = None) -> int:
     >>> parse_duration("20ms"), parse_duration("0"), parse_duration("3", "us")
     (20000000, 0, 3000)
     """
+    if not isinstance(text, str):  # A parameter of a user's class: JSON without quotes is a number.
+        raise InputError(f"{text!r} is not a duration; write it with a unit, as in {text}us")
     match = _DURATION.fullmatch(text.strip())
     if match and (match[2] or unit or float(match[1]) == 0):
         nanoseconds = float(match[1]) * _UNITS[match[2] or unit or "ns"]

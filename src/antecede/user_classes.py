@@ -121,6 +121,9 @@ def load_class(name: str, base: type[T], kind: str, folder: Path | None = None) 
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name or module_name.startswith(".") or "/" in module_name:
         raise InputError(f"cannot load {kind} '{name}': it is written as module:Class")
+    if module_name.endswith(".py"):
+        written = f"{module_name.removesuffix('.py')}:{class_name}"
+        raise InputError(f"cannot load {kind} '{name}': write {written}, without .py")
     where = folder or _folder.get() or Path.cwd()
     try:
         with _on_path(where):
@@ -128,8 +131,9 @@ def load_class(name: str, base: type[T], kind: str, folder: Path | None = None) 
     except (Exception, SystemExit) as error:  # A user's module may raise anything while it is imported.
         is_absent = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
         absent = f"no {module_name}.py in {where}, and no such module is installed"
+        remedy = _NO_INIT if "cannot define __init__" in str(error) else ""
         raise InputError(
-            f"cannot load {kind} '{name}': {absent if is_absent else what_was_raised(error)}"
+            f"cannot load {kind} '{name}': {absent if is_absent else what_was_raised(error) + remedy}"
         ) from error
     if not hasattr(module, class_name):
         raise InputError(f"cannot load {kind} '{name}': {module_name} has no {class_name}")
@@ -140,7 +144,8 @@ def load_class(name: str, base: type[T], kind: str, folder: Path | None = None) 
         without = f" and lacks {_listed(lacking)}" if lacking else ""
         raise InputError(f"'{name}' is not a subclass of {public}{without}")
     if missing := sorted(_abstract(found)):
-        raise InputError(f"'{name}' lacks {_listed(missing)}: a subclass of {public} must define it")
+        them = "it" if len(missing) == 1 else "them"
+        raise InputError(f"'{name}' lacks {_listed(missing)}: a subclass of {public} must define {them}")
     return found
 
 
@@ -152,11 +157,22 @@ def create(text: str, base: type[T], kind: str, **arguments: Any) -> T:
     try:
         return found(*arguments.values(), **spec.parameters)
     except (Exception, SystemExit) as error:
-        reason = what_was_raised(error)
+        reason = str(error) if isinstance(error, InputError) else what_was_raised(error)
         if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
+            known = _parameters(found)[len(arguments) :]
             named = [f"{name}={name}" for name in spec.parameters]
             reason = f"{error}; it is called as {found.__name__}({', '.join([*arguments, *named])})"
+            if set(spec.parameters) - set(known):
+                reason = f"{error}; its parameters are: {', '.join(known) or 'none'}"
         raise InputError(f"cannot create {kind} '{text}': {reason}") from error
+
+
+def _parameters(found: type) -> list[str]:
+    """The names of the parameters with which an object of a class is created."""
+    try:
+        return list(inspect.signature(found).parameters)
+    except (TypeError, ValueError):  # A class in C may have none that can be read.
+        return []
 
 
 def fingerprint(names: Iterable[str]) -> str:
@@ -208,6 +224,12 @@ def _stamp(module: ModuleType) -> tuple[int, int]:
 
 def _abstract(found: type) -> frozenset[str]:
     return getattr(found, "__abstractmethods__", frozenset())
+
+
+_NO_INIT = (
+    "; leave it out: the fields of the class are its state, and what depends on me and size is set in "
+    "__post_init__"
+)
 
 
 def _listed(names: list[str]) -> str:

@@ -82,9 +82,10 @@ def test_simulate_prints_what_it_cost(tmp_path: Path) -> None:
     assert antecede(*arguments, "--out", str(tmp_path / "b")).returncode == 0
     for name in ("_meta/meta.json", "part-00000.parquet"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert (
-        document(*arguments, "--metrics-only", "--out", str(tmp_path / "c"))["messages"] == shown["messages"]
-    )
+    assert document(*arguments, "--metrics-only")["messages"] == shown["messages"]
+    refused = antecede(*arguments, "--metrics-only", "--out", str(tmp_path / "c"))
+    assert refused.returncode == 2
+    assert "--metrics-only writes no trace, so --out would have no effect" in refused.stderr
     assert not (tmp_path / "c").exists()
 
 

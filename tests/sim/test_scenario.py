@@ -52,6 +52,17 @@ def test_faults_of_packets_are_refused_where_they_would_have_no_effect(network: 
     assert scenario(protocol="mbcp", peers=3, network=network, faults=["crash:1s:2"]).faults
 
 
+def test_a_scenario_without_a_protocol_says_what_to_write() -> None:
+    with pytest.raises(InputError, match='protocol is missing; write protocol = "mbcp"'):
+        scenario(peers=3)
+
+
+def test_seconds_may_have_a_unit() -> None:
+    assert scenario(protocol="mbcp", seconds="2s") == scenario(protocol="mbcp", seconds=2)
+    with pytest.raises(InputError, match="seconds: 'soon' is not a duration"):
+        scenario(protocol="mbcp", seconds="soon")
+
+
 def test_a_failure_after_the_end_is_refused() -> None:
     with pytest.raises(InputError, match=r"crash:10s:3 comes after the 2 s .* set seconds to more than 10"):
         scenario(protocol="mbcp", faults=["crash:10s:3"])

@@ -222,13 +222,14 @@ def test_a_workload_that_never_lets_time_pass_ends_in_a_sentence(folder: Path) -
         ({"delay": "nowhere:Bimodal"}, "cannot load delay 'nowhere:Bimodal': no nowhere.py in"),
         (
             {"delay": "own:Bimodal,colour=red"},
-            "cannot create delay .*unexpected keyword argument 'colour'",
+            "cannot create delay .*unexpected keyword argument 'colour'; its parameters are: fast, slow, slo",
         ),
         ({"network": "own:Unready"}, r"takes no arguments; it is called as Unready\(peers, seed\)"),
         (
             {"network": "ether"},
             "there is no model 'ether'; there are relayed, routed, nodes, graph",
         ),
+        ({"network": "own:Hub,handling=5"}, "5 is not a duration; write it with a unit, as in 5us"),
         ({"network": "own:Hub", "delay": "3ms"}, "delay is for direct links, .* own:Hub,NAME=3ms"),
         ({"network": "own:Hub", "faults": ["loss:50%"]}, "loss:50% is for direct links"),
         ({"delay": {"fast": "1ms"}}, "delay: a table needs a class"),
@@ -280,7 +281,19 @@ def test_a_protocol_that_lacks_methods_is_refused_by_their_names(tmp_path: Path)
     done = antecede("verify", "empty_protocol:Empty", cwd=tmp_path)
     assert done.returncode == 2
     lacking = "lacks broadcast, paper_bytes, receive and waiting: a subclass of antecede.protocols.Protocol"
-    assert lacking in " ".join(done.stderr.split())
+    assert f"{lacking} must define them" in " ".join(done.stderr.split())
+
+
+def test_a_protocol_with_a_constructor_is_told_where_its_state_goes(tmp_path: Path) -> None:
+    (tmp_path / "constructed.py").write_text(
+        "from antecede.protocols import Mbcp\n"
+        "class Constructed(Mbcp):\n"
+        "    def __init__(self, me, size): self.clock = [0] * size\n"
+    )
+    done = antecede("check", "constructed:Constructed", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "leave it out: the fields of the class are its state" in done.stderr
+    assert "__post_init__" in done.stderr
 
 
 OWN_PROTOCOL = """

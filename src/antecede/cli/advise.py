@@ -88,7 +88,7 @@ def advise(
     """Compare the cost of every protocol on a log's workload and recommend one.
 
     Control bytes are derived from the log where possible; the rest is simulated on its sends and delays.
-    docs/advise.md explains the figures.
+    The page Advice of the documentation explains the figures.
     """
     require("antecede.trace", "sim")
     from antecede.advise.run import advise_path

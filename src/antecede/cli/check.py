@@ -32,6 +32,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 _CHANGES = ("joins", "leaves", "removals", "failures", "reports")
+_MOST = 8
 _ONLY_CHANGING = (*_CHANGES, "total")
 
 
@@ -39,14 +40,22 @@ _ONLY_CHANGING = (*_CHANGES, "total")
 class BoundOptions:
     """How much is explored."""
 
+    def __post_init__(self) -> None:
+        for option, given in (("peers", self.peers), ("messages", self.messages)):
+            if given is not None and given > _MOST:
+                raise InputError(
+                    f"check: --{option} {given} is far beyond what can be explored; give at most {_MOST}, or "
+                    "let antecede verify draw random runs of larger groups"
+                )
+
     peers: Annotated[
         int | None,
-        typer.Option(min=1, max=8, show_default=False, help="Members of the group: 3, if not given."),
+        typer.Option(min=1, show_default=False, help="Members of the group: 3, if not given; at most 8."),
     ] = None
     messages: Annotated[
         int | None,
         typer.Option(
-            min=1, max=8, show_default=False, help="Messages that each broadcasts: 1, if not given."
+            min=1, show_default=False, help="Messages that each broadcasts: 1, if not given; at most 8."
         ),
     ] = None
     losses: Annotated[int, typer.Option(min=0, max=9, help="Packets that may be lost.")] = 0
@@ -164,7 +173,8 @@ def check(
     that fails. depth: steps of the longest schedule; ends: states in which nothing more can happen; process
     states: of single processes.
 
-    With --joins, --leaves, --removals or --failures, members come and go (docs/membership.md).
+    With --joins, --leaves, --removals or --failures, members come and go, as the page Groups that
+    change of the documentation explains.
     """
     if replay is not None:
         _replay(replay, as_json)

@@ -48,7 +48,7 @@ def explore(
     """Explore a run in the browser: lanes, arrows, violations, the causal past and future of any message.
 
     The page is served to this machine alone until Ctrl-C, or written with --out; it loads nothing from
-    elsewhere. docs/explore.md has pictures.
+    elsewhere. The page Looking at a run of the documentation has pictures.
     """
     require("antecede.trace", "sim")
     from antecede.explore.page import is_complete, write, write_folder

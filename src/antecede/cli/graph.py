@@ -45,7 +45,7 @@ def graph(
 ) -> None:
     """Show the immediate-dependency graph: its edges, depth and width.
 
-    docs/graph.md explains the figures.
+    The page Dependency graphs of the documentation explains the figures.
     """
     require("antecede.trace", "sim")
     from antecede.graph.run import graph_path

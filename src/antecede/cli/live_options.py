@@ -21,7 +21,9 @@ class MemberOptions:
     config: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[CONFIG]", help="A TOML file with these settings and more; see docs/live.md."
+            metavar="[CONFIG]",
+            help="A TOML file with these settings and more, which the page Live groups of the documentation "
+            "lists.",
         ),
     ] = None
     group: Annotated[str | None, typer.Option("--group", help="The group's name.")] = None

@@ -33,7 +33,8 @@ def protocols(as_json: Json = False) -> None:
     show.note(
         "A live group is fixed if it has peers; members come and go if it has founders, or with connect. "
         "In a fixed group super peers of freescale may be behind others, at any number of levels. "
-        "Every protocol requires links that lose nothing while open. See docs/protocols for each."
+        "Every protocol requires links that lose nothing while open. "
+        "The page Protocols of the documentation explains each."
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +17,11 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Json, Seed, folder
-from antecede.errors import require
+from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from antecede.sim.engines import Engine, Result
     from antecede.sim.scenario import Scenario
     from antecede.sim.world import World
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioOptions:
-    """The options that describe a scenario; docs/sweeps.md explains each.
+    """The options that describe a scenario; the page Sweeps of the documentation explains each.
 
     `--delay`, `--network`, `--overlay`, `--workload` and `--probe` take a name with parameters behind it
     (`routed,multicast=true`), JSON, or a class of the user's own (`mine:Bursty,mean=20ms`).
@@ -140,6 +144,8 @@ class ScenarioOptions:
         """Validate the options as a scenario."""
         from antecede.sim.scenario import scenario
 
+        self._check_workload_uses("burst", ("rounds",))
+        self._check_workload_uses("interval", ("drawn", "starts"))
         delay = {} if self.delay is None else {"delay": _part("delay", self.delay)}
         return scenario(
             protocol=self.protocol, peers=self.peers, seconds=self.seconds, seed=self.seed,
@@ -154,6 +160,19 @@ class ScenarioOptions:
             skew=self.skew,
             churn=_churn(self.churn), detector=self.detector, senders=self.senders,
         )  # fmt: skip
+
+    def _check_workload_uses(self, option: str, workloads: Sequence[str]) -> None:
+        """Refuse an option that would have no effect."""
+        value = getattr(self, option)
+        if value is None or self.workload in workloads:
+            return
+        if ":" in self.workload:
+            remedy = f"pass it to the class: --workload {self.workload.partition(',')[0]},{option}={value}"
+        else:
+            remedy = f"add --workload {workloads[0]}, or leave --{option} out"
+        raise InputError(
+            f"--{option} is for the workload {' or '.join(workloads)}, not for {self.workload}; {remedy}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +228,12 @@ def simulate(
     """
     from antecede.sim import engines
 
+    if metrics_only and out is not None:
+        raise InputError(
+            "--metrics-only writes no trace, so --out would have no effect; leave one of them out"
+        )
     scenario = options.scenario()
-    trace = None if metrics_only else out
+    trace = out
     wanted = engines.parse_engine(engine)
     speed = playing.speed()
     if trace is not None:
@@ -283,6 +306,8 @@ def _print(scenario: Scenario, result: Result, cpu_seconds: float, trace: Path |
         _print_metrics(scenario, result, cpu_seconds)
         if trace:
             show.line(f"Trace: {trace}")
+        judged = f"antecede audit {shlex.quote(str(trace or 'TRACE'))} judges it"
+        show.note(f"Not audited: {judged}." if trace else f"Not audited: with --out TRACE, {judged}.")
 
 
 def _churn(texts: list[str] | None) -> object:
@@ -322,6 +347,8 @@ def _print_json(scenario: Scenario, result: Result, cpu_seconds: float, trace: P
     show.json({"run": scenario.key(), "scenario": scenario, **msgspec.to_builtins(result.metrics), **timing})
 
 
+_LONG = 1.0
+"""Seconds of CPU time from which a run's speed is that of the engine, rather than of loading it."""
 _ENGINES = {"reference": "in Python", "event": "compiled", "recurrence": "compiled"}
 _WITH_RATE = ("periodic", "poisson", "rounds")
 _MEASURED = {
@@ -336,10 +363,12 @@ _MEASURED = {
 """Labels of network measurements; those of probes have the names in docs/results.md."""
 
 
-def _setting(scenario: Scenario) -> list[list[str]]:
+def _setting(scenario: Scenario) -> list[list[str | Text]]:
     """When members send, and what packets take on direct links."""
     rate = f", {scenario.rate:g} messages a second from each sender"
-    rows = [["sending", scenario.workload + (rate if scenario.workload in _WITH_RATE else "")]]
+    rows: list[list[str | Text]] = [
+        ["sending", scenario.workload + (rate if scenario.workload in _WITH_RATE else "")]
+    ]
     if scenario.network is None:
         rows.append(["delay of links", scenario.delay])
     return rows
@@ -354,7 +383,7 @@ def _nodes(nodes: int, peers: int) -> str:
 def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> None:
     from antecede.sim.build import count_nodes
     from antecede.sim.network import GraphModel
-    from antecede.units import format_duration
+    from antecede.units import count_of, format_duration
 
     metrics = result.metrics
     held_share = metrics.held / metrics.deliveries if metrics.deliveries else 0.0
@@ -362,7 +391,7 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
         format_duration(nanoseconds)
         for nanoseconds in (metrics.hold_mean_ns, metrics.latency_mean_ns, metrics.latency_max_ns)
     )
-    rows = [
+    rows: list[list[str | Text]] = [
         *_setting(scenario),
         ["messages", f"{metrics.messages:,}"],
         ["deliveries", f"{metrics.deliveries:,}"],
@@ -370,10 +399,7 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
             "control bytes per message",
             f"{metrics.control_bytes_mean:.1f} on the wire, at most {metrics.control_bytes_max:,}",
         ],
-        [
-            "",
-            f"{metrics.paper_bytes_mean:.1f} by the rules of its paper, such as 8 for each cause",
-        ],
+        ["", f"{metrics.paper_bytes_mean:.1f} {_as_its_paper_counts(scenario.protocol)}"],
         [
             "held for a cause",
             f"{metrics.held:,} deliveries ({held_share:.1%}), {hold} on average",
@@ -382,14 +408,39 @@ def _print_metrics(scenario: Scenario, result: Result, cpu_seconds: float) -> No
             "from send to delivery",
             f"{latency} on average, at most {slowest}",
         ],
-        ["still held at the end", f"{metrics.stuck:,}"],
-        ["speed", f"{_deliveries_per_second(result, cpu_seconds):,.0f} deliveries per CPU second"],
+        [
+            show.styled("still held at the end", "bold red") if metrics.stuck else "still held at the end",
+            f"{metrics.stuck:,}",
+        ],
         ["engine", f"{result.engine} ({_ENGINES[result.engine]}): {result.reason}"],
     ]
+    if cpu_seconds >= _LONG:
+        speed = _deliveries_per_second(result, cpu_seconds)
+        rows.append(["speed", f"{speed:,.0f} deliveries per CPU second"])
     if isinstance(scenario.network, GraphModel):
         rows.append(["nodes of the network", _nodes(count_nodes(scenario.network), scenario.peers)])
+    # Those of changes are many, and most kinds of changes do not happen in a run.
+    is_left_out = scenario.has_changes and 0 in metrics.measured.values()
     for name, value in metrics.measured.items():
-        shown = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
-        rows.append([_MEASURED.get(name, name), shown])
-    title = f"{scenario.protocol}, {scenario.peers} peers, {scenario.seconds:g} s, seed {scenario.seed}"
+        if value or not is_left_out:
+            rows.append([_MEASURED.get(name, name), _figure(value)])
+    peers = count_of(scenario.peers, "peer")
+    title = f"{scenario.protocol}, {peers}, {scenario.seconds:g} s, seed {scenario.seed}"
     show.table(title, ["", ""], rows, left=2)
+    if is_left_out:
+        show.note("Measurements that are 0 are left out; --json has them all.")
+
+
+def _as_its_paper_counts(protocol: str) -> str:
+    from antecede.protocols.catalog import PROTOCOLS
+
+    return "by the rules of its paper" if protocol in PROTOCOLS else "as its paper_bytes() counts"
+
+
+def _figure(value: float) -> str:
+    """A measurement: whole if it is, or large; otherwise with three digits.
+
+    >>> _figure(3.0), _figure(12345.6), _figure(0.12345)
+    ('3', '12,346', '0.123')
+    """
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"

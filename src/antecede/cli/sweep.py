@@ -10,14 +10,17 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Json, Master, ResultFolder, folder
-from antecede.errors import require
+from antecede.errors import InputError, require
 
 if TYPE_CHECKING:
     from antecede.sweep.run import SweepResult
 
 
 def sweep(
-    grid: Annotated[Path, typer.Argument(help="A TOML file with \\[run] and \\[grid]; see docs/sweeps.md.")],
+    grid: Annotated[
+        Path,
+        typer.Argument(help="A TOML file with \\[run] and \\[grid]; see the page Sweeps."),
+    ],
     out: ResultFolder = Path("antecede-sweep"),
     metrics_only: Annotated[
         bool, typer.Option("--metrics-only", help="Write no traces, and audit none.")
@@ -31,6 +34,7 @@ def sweep(
     """
     from antecede.sweep.grid import read_grid
 
+    _check_folder(out)
     scenarios = read_grid(grid)
     require("antecede.spark", "spark")
     from antecede.sweep.run import GRID, run_study, write_report
@@ -48,6 +52,17 @@ def sweep(
     else:
         _print_outcome(outcome, path, str(grid))
     raise typer.Exit(0 if outcome.fine else 1)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder with files that are not a sweep's."""
+    if not out.is_dir() or (out / "runs").is_dir():
+        return
+    foreign = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+    if foreign:
+        raise InputError(
+            f"{out} holds other files, such as {foreign[0]}; name an empty folder, or that of a sweep"
+        )
 
 
 def report(

@@ -194,14 +194,13 @@ def _shrink(report: VerifyReport, out: Path | None) -> FailingRun | None:
 
 
 def _print_reports(reports: list[VerifyReport], seed: int) -> None:
-    header = ["protocol", "runs", "deliveries", "largest", "violations", "stuck", "twice", "missing"]
-    header += ["raised", "mean B", "max B"]
+    header = ["protocol", "runs", "deliveries", "early", "stuck", "twice", "missing", "raised", "mean B"]
+    header += ["max B"]
     rows = [
         [
             report.protocol,
             f"{report.runs:,}",
             f"{report.deliveries:,}",
-            f"{report.largest_group}",
             f"{report.violations:,}",
             f"{report.stuck:,}",
             f"{report.duplicates:,}",
@@ -215,9 +214,10 @@ def _print_reports(reports: list[VerifyReport], seed: int) -> None:
     show.table(None, header, rows)
     show.line(
         show.styled(
-            "largest: members of the largest group; violations: deliveries before a cause; stuck: messages "
-            "still held at the end; twice, missing: messages delivered twice or not at all; raised: runs in "
-            "which the protocol raised an error; B: control bytes per message on the wire",
+            f"groups of up to {max(report.largest_group for report in reports)} members; early: deliveries "
+            "before a cause; stuck: messages still held at the end; twice, missing: messages delivered twice "
+            "or not at all; raised: runs in which the protocol raised an error; B: control bytes per message "
+            "on the wire",
             "dim",
         )
     )

@@ -43,7 +43,7 @@ from antecede.sim.workload import (
     UserWorkload,
     Workload,
 )
-from antecede.units import SECOND
+from antecede.units import SECOND, parse_duration
 from antecede.user_classes import names_user_class, parse_spec
 
 if TYPE_CHECKING:
@@ -63,6 +63,12 @@ def written_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             written[name] = _as_text(written[name], name)
     if isinstance(probes := written.get("probes"), list | tuple):
         written["probes"] = [_as_text(probe, "probes") for probe in probes]
+    for name in ("seconds", "warmup"):
+        if isinstance(value := written.get(name), str):
+            try:
+                written[name] = parse_duration(value, "s") / SECOND
+            except InputError as error:
+                raise InputError(f"scenario: {name}: {error}") from error
     if isinstance(churn := written.get("churn"), str):
         written["churn"] = [churn]
     if (network := written.get("network")) is not None:
@@ -97,6 +103,8 @@ def _as_network(value: Any) -> Any:
         unknown, known = value.get("model", ""), ", ".join(NETWORKS)
         own = "or your own as module:Class"
         raise InputError(f"scenario: network: there is no model '{unknown}'; there are {known}, {own}")
+    if value["model"] == "graph" and not value.get("file"):
+        raise InputError("scenario: network: graph needs a file: graph,file=NAME")
     return {name: _as_text(item, name) for name, item in value.items()}
 
 

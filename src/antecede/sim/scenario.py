@@ -408,6 +408,11 @@ def scenario(**fields: object) -> Scenario:
         written = build.written_fields(fields)
         created = msgspec.convert(written, Scenario)
     except msgspec.ValidationError as error:
+        if "protocol" not in fields:
+            raise InputError(
+                'scenario: protocol is missing; write protocol = "mbcp", or another one that '
+                "antecede protocols lists"
+            ) from error
         known = ""
         if "unknown field" in str(error):
             ours = Scenario.__struct_fields__

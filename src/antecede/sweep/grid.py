@@ -22,6 +22,8 @@ from antecede.errors import InputError
 from antecede.sim.scenario import Scenario, scenario
 
 MAX_RUNS = 100_000
+_LISTS = ("faults", "probes")
+"""Fields whose value in one run is a list."""
 
 
 def expand(run: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[Scenario]:
@@ -29,6 +31,10 @@ def expand(run: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[Sc
     for field, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(f"grid: {field} takes a list of values, got {values!r}")
+        if field in _LISTS and any(isinstance(value, str) for value in values):
+            raise InputError(
+                f"grid: {field} takes a list of lists, one for each run, as in {field} = [[], {list(values)}]"
+            )
         if field in run:
             raise InputError(f"grid: {field} is in [run] and in [grid]; keep one")
     size = 1
