@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import msgspec
 import pytest
@@ -12,11 +13,11 @@ from antecede.papers.author_page import CITATIONS, author_page, in_short
 from antecede.papers.errata import runs_of
 from antecede.papers.figure_panels import panels
 from antecede.papers.index_page import index_page
-from antecede.papers.paper import Figure, Paper, Runs, mean
+from antecede.papers.paper import Figure, Paper, Runs, Scale, mean
 from antecede.papers.readings import Agreement, ChosenReading, Seeds
 from antecede.papers.reproduce import PAPERS
 from antecede.papers.scoreboard import ScoreRow, claim, number
-from antecede.papers.scoreboard_page import PaperResult, Reproduction
+from antecede.papers.scoreboard_page import SMALL, PaperResult, Reproduction, markdown
 from antecede.papers.verdict_marks import kinds
 from antecede.report.svg import text as escape
 
@@ -99,6 +100,20 @@ def test_the_index_leads_to_every_paper() -> None:
     assert "3 of 7" in page
     assert "Evropeytsev" in page
     assert "6 of 14" in page
+
+
+def test_a_quick_reproduction_says_first_that_it_is_small() -> None:
+    results = [result(paper_000.STUDY), result(paper_003.STUDY)]
+    rows = [row for each in results for row in each.rows]
+    found = Reproduction(rows, [], {each.paper.name: each.choice for each in results}, "All audited.")
+    scales: list[tuple[Scale, bool]] = [("quick", True), ("full", False)]
+    for scale, says_so in scales:
+        pages = [
+            index_page(results, found, scale),
+            author_page(results[0], ["000"], "All audited.", "report.html", scale),
+            markdown(found, "a machine", scale),
+        ]
+        assert [SMALL in unescape(page) for page in pages] == [says_so] * 3
 
 
 def test_every_paper_has_its_authors() -> None:

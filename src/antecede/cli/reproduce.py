@@ -75,19 +75,22 @@ def reproduce(
     with show.progress() as progress:
         reproduction, outcome = study.reproduce(target, papers or [], scale, master, finished, progress)
     if markdown is not None:
-        markdown.write_text(as_markdown(reproduction, describe_machine()), encoding="utf-8")
+        markdown.write_text(as_markdown(reproduction, describe_machine(), scale), encoding="utf-8")
     report = target / REPORT
     if as_json:
-        document = {**msgspec.to_builtins(reproduction), "failed": outcome.failed}
+        document = {"scale": scale, **msgspec.to_builtins(reproduction), "failed": outcome.failed}
         show.json(document | {"report": str(report)})
     else:
-        _print_scoreboard(reproduction, outcome, report)
+        _print_scoreboard(reproduction, outcome, report, scale)
     raise typer.Exit(0 if outcome.fine else 1)
 
 
-def _print_scoreboard(reproduction: Reproduction, outcome: SweepResult, report: Path) -> None:
-    from antecede.papers.scoreboard_page import HEADER, cells, tally
+def _print_scoreboard(reproduction: Reproduction, outcome: SweepResult, report: Path, scale: Scale) -> None:
+    from antecede.papers.scoreboard_page import HEADER, SMALL, cells, tally
 
+    if scale == "quick":
+        show.line(show.styled(SMALL, "bold"))
+        show.line()
     for paper in dict.fromkeys(row.paper for row in reproduction.scoreboard):
         rows = [cells(row)[:6] for row in reproduction.scoreboard if row.paper == paper]
         show.table(f"paper {paper}", HEADER[:6], rows)

@@ -14,7 +14,7 @@ from antecede.papers.figure_panels import panels
 from antecede.papers.paper import Paper, Scale
 from antecede.papers.readings import ChosenReading, seeds_in_words
 from antecede.papers.scoreboard import ScoreRow
-from antecede.papers.scoreboard_page import HEADER, RANKING, RULES, PaperResult, cells, ranking
+from antecede.papers.scoreboard_page import HEADER, RANKING, RULES, SMALL, PaperResult, cells, ranking
 from antecede.papers.verdict_marks import RowKind, agreed, anchor, kinds, mark, marks, squares
 from antecede.report.page import (
     Markup,
@@ -75,7 +75,8 @@ def author_page(result: PaperResult, others: Sequence[str], audited: str, index:
     opening = _tiles(rows, printed) + squares(rows) + contents(sections)
     above = _trail(paper.name, others, index)
     cited, found = CITATIONS.get(paper.name, ""), in_short(rows, len(printed))
-    lead = Markup(f"<cite>{escape(cited)}</cite><b>{escape(found)}</b>")
+    small = f"{escape(SMALL)} " if scale == "quick" else ""
+    lead = Markup(f"<cite>{escape(cited)}</cite>{small}<b>{escape(found)}</b>")
     footer = f"{audited} Antecede {__version__}"
     return page(f"Paper {paper.name}: {paper.title}", lead, sections, footer, above, opening)
 

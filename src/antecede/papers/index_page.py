@@ -9,7 +9,7 @@ from antecede.papers.author_page import CITATIONS, file_name, repeat_command
 from antecede.papers.contest import setup
 from antecede.papers.errata import runs_of
 from antecede.papers.paper import Scale
-from antecede.papers.scoreboard_page import RULES, PaperResult, Reproduction
+from antecede.papers.scoreboard_page import RULES, SMALL, PaperResult, Reproduction
 from antecede.papers.verdict_marks import agreed, bar, marks
 from antecede.report.page import Section, code, contents, link, page, table
 
@@ -39,7 +39,8 @@ def index_page(results: Sequence[PaperResult], reproduction: Reproduction, scale
         ),
     ]
     footer = f"Antecede {__version__}"
-    return page(TITLE, reproduction.audited, sections, footer, opening=contents(sections))
+    lead = f"{SMALL} {reproduction.audited}" if scale == "quick" else reproduction.audited
+    return page(TITLE, lead, sections, footer, opening=contents(sections))
 
 
 def _papers(results: Sequence[PaperResult], reproduction: Reproduction) -> str:

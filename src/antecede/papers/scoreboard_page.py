@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from antecede.papers.paper import Paper, Runs
+from antecede.papers.paper import Paper, Runs, Scale
 from antecede.papers.readings import ChosenReading, in_words, seeds_in_words
 from antecede.papers.scoreboard import ScoreRow
 from antecede.papers.verdict_marks import VERDICTS, RowKind, counted, shown
@@ -22,7 +22,7 @@ RULES = (
     "*hold* or *fail*. *Pending*: not run at that size. "
     "Where a paper leaves something open, a *joint reading* is one way to read all of it together, for every "
     "row of the paper: the one that most rows agree with is chosen on some seeds, and the verdicts are from "
-    "runs with other seeds."
+    "runs with other seeds. That rules out luck with seeds; it does not show that the authors read it so."
 )
 
 
@@ -82,12 +82,26 @@ def cells(row: ScoreRow) -> list[str]:
     return [row.quantity, shown(row.published), ours, f"{row.runs}", ratio, row.verdict, note]
 
 
+SMALL = (
+    "These runs are far smaller than the papers', so these verdicts say little about the papers and may "
+    "contradict those of full size, which antecede reproduce --full gives."
+)
+"""What is said first of a quick reproduction."""
 HEADER = ["quantity", "published", "ours", "runs", "ratio", "verdict", "why"]
 
 
-def markdown(reproduction: Reproduction, machine: str) -> str:
+def markdown(reproduction: Reproduction, machine: str, scale: Scale = "full") -> str:
     """The scoreboard as Markdown."""
-    lines = ["# Scoreboard", "", f"{tally(reproduction.scoreboard)} {reproduction.audited}", "", machine, ""]
+    small = [SMALL, ""] if scale == "quick" else []
+    lines = [
+        "# Scoreboard",
+        "",
+        *small,
+        f"{tally(reproduction.scoreboard)} {reproduction.audited}",
+        "",
+        machine,
+        "",
+    ]
     lines.append(RULES)
     for name in dict.fromkeys(row.paper for row in reproduction.scoreboard):
         mine = [row for row in reproduction.scoreboard if row.paper == name]
