@@ -57,3 +57,19 @@ def test_changes_that_did_not_happen_are_left_out() -> None:
 
 def test_one_peer_is_singular() -> None:
     assert antecede("simulate", "--peers", "1").stdout.startswith("mbcp, 1 peer, 2 s")
+
+
+@pytest.mark.parametrize("command", ["simulate", "verify", "check", "sweep", "reproduce"])
+def test_help_is_not_cut_in_a_narrow_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = antecede(command, "--help")
+    whole = done.stdout.replace("://…", "://")
+    assert "…" not in whole
+    assert "docs/" not in whole, "who installs a wheel has no docs folder"
+
+
+def test_a_seed_out_of_range_is_refused() -> None:
+    for seed in ("-1", "x", str(1 << 64)):
+        done = antecede("simulate", "--seed", seed)
+        assert done.returncode == 2
+        assert f"{seed} is not a seed; write a whole number from 0 to" in done.stderr

@@ -59,8 +59,24 @@ RunPerFile = Annotated[
         "are one run, unless there is a column run.",
     ),
 ]
+
+
+def parse_seed(text: object) -> int:
+    """A seed: its range, in the help, would be so wide that examples of other options are cut."""
+    try:
+        seed = int(str(text))
+    except ValueError:
+        seed = -1
+    if not 0 <= seed < 1 << 64:
+        raise typer.BadParameter(f"{text} is not a seed; write a whole number from 0 to {(1 << 64) - 1}")
+    return seed
+
+
 Seed = Annotated[
-    int, typer.Option(min=0, max=2**64 - 1, help="Random seed: the same seed replays the same run.")
+    int,
+    typer.Option(
+        parser=parse_seed, metavar="NUMBER", help="Random seed: the same seed replays the same run."
+    ),
 ]
 AnalysisEngine = Annotated[str, typer.Option(help="auto, local (in this process) or spark.")]
 RunName = Annotated[str | None, typer.Option(help="The run, if the trace holds several.")]

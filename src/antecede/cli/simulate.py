@@ -66,7 +66,7 @@ class ScenarioOptions:
         str | None,
         typer.Option(
             help="What packets travel over, which decides when they arrive: by default a direct link between "
-            "every two members; or graph,file=NAME,delay=20ms (the delay of links to which the file gives "
+            "every two members; or graph,file=NAME (then ,delay=20ms for links to which the file gives "
             "none), routed, nodes, relayed or module:Class."
         ),
     ] = None
@@ -135,8 +135,8 @@ class ScenarioOptions:
     detector: Annotated[
         str | None,
         typer.Option(
-            help="The failure detector of a group that changes: adaptive,report=100ms,remove=2s, "
-            "vcube,test=1s,report=100ms,remove=2s (log2 n tests a round) or none."
+            help="The failure detector of a group that changes: adaptive, vcube (log2 n tests a round) or "
+            "none. Times follow it, with commas: report=100ms, remove=2s and, for vcube, test=1s."
         ),
     ] = None
 
