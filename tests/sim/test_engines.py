@@ -54,9 +54,10 @@ def test_compiled_delays_are_the_same_delays(text: str, bits: int) -> None:
 
 
 def create(**fields: object) -> Scenario:
-    """A scenario. A network of its own has delays of its own; `delay` would be refused."""
+    """A scenario. What only direct links have is refused on other networks."""
     if fields.get("network") is not None:
-        fields.pop("delay", None)
+        for name in ("delay", "fifo", "faults"):
+            fields.pop(name, None)
     return scenario(**fields)
 
 
