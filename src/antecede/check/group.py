@@ -24,6 +24,7 @@ from antecede.check.processes import NO_CAUSE, TICK, Processes, ProcessStep, Sen
 from antecede.errors import InputError
 from antecede.protocols.base import Protocol
 from antecede.protocols.catalog import PROTOCOLS
+from antecede.protocols.program import ProgramMember
 
 _RECEIVE, _DELIVER, _BROADCAST = int(EventKind.RECEIVE), int(EventKind.DELIVER), int(EventKind.BROADCAST)
 
@@ -89,7 +90,9 @@ class CheckedGroup:
         self._permanent = self._find_permanent_links()
         self._everybody = range(self.size)
         self._judges_claims = bounds.claims
-        self._is_own_class = not issubclass(kind, tuple(PROTOCOLS.values()))
+        # A program need not answer requests for what it holds.
+        names_held = not issubclass(kind, ProgramMember) or "waiting" in kind.ops
+        self._judges_unnamed = names_held and not issubclass(kind, tuple(PROTOCOLS.values()))
         self.leaves_out_copies = False
         """Whether packets that change nothing stay in flight, because nothing depends on their receipt."""
         self._has_faults = bool(bounds.losses or bounds.duplicates or bounds.crashes or bounds.link_changes)
@@ -235,7 +238,7 @@ class CheckedGroup:
         processes = (*processes[:process], step.after, *processes[process + 1 :])
         if rest is not None or kind == EventKind.WAKE:
             rest = self._follow(rest or Rest(), event, step)
-        if self._judges_claims and self._is_own_class and kind == _RECEIVE:
+        if self._judges_claims and self._judges_unnamed and kind == _RECEIVE:
             held = self.processes.unnamed(state.processes[process], detail)
             if held >= 0:
                 text = f"it held {self.name(held)}, which waiting() did not name"

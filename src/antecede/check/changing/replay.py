@@ -102,7 +102,11 @@ def replay_changes(kind: type[ChangingMember], saved: SavedChangingSchedule) -> 
     for number, event in enumerate(saved.changes, 1):
         if last is not None:
             yield last
-        if not (world.has_addresses(event) and world.apply(event)):
+        if not world.has_addresses(event):
+            raise InputError(
+                f"step {number} cannot happen now: {event[0]} at p{event[1]}, which does not exist then"
+            )
+        if not world.apply(event):
             raise ImpossibleStepError(number, f"{event[0]} at p{event[1]}")
         last = ReplayedChange(world.steps[-1], _held(world), None)
     if last is not None:
