@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import groupby
@@ -209,6 +210,33 @@ def test_a_stream_resumes_and_lists_held_rows(spark: SparkSession, tmp_path: Pat
         output("order", inbox, "--out", out, *IDS)
     with pytest.raises(InputError, match="a path has ' ' in it"):
         output("order", inbox, "--out", tmp_path / "an other", *IDS, "--stream")
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [("hold", {"held": 1}), ("release", {"released": 1}), ("quarantine", {"quarantined": 1})],
+)
+def test_once_ends_when_no_row_can_time_out(
+    spark: SparkSession, tmp_path: Path, rule: str, outcome: dict[str, int]
+) -> None:
+    """Spark alone never ends a query with timeouts, not even one of the files that exist now."""
+    inbox = tmp_path / "in"
+    write_lines(inbox / "1.jsonl", [event("tea", "b", "a"), event("tea", "a"), event("tea", "c", "lost")])
+    words = ["order", inbox, "--out", tmp_path / "out", *IDS, "--stream", "--once", "--on-missing", rule]
+    words += ["--timeout", "3s"] if rule != "hold" else []
+    done = within(120, lambda: counts(result(*words)))
+    assert done == {"rows": 3, "ordered": 2} | outcome
+    assert within(120, lambda: counts(result(*words))) == done  # without a new file
+
+
+def within(seconds: float, call: Callable[[], Row]) -> Row:
+    """The result of a call that fails as if by Ctrl-C if it takes longer."""
+    alarm = threading.Timer(seconds, signal.raise_signal, [signal.SIGINT])
+    alarm.start()
+    try:
+        return call()
+    finally:
+        alarm.cancel()
 
 
 UNREADABLE = [*CHAT, event("tea", None)]

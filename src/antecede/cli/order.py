@@ -160,7 +160,12 @@ def order(
         bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
     ] = False,
     once: Annotated[
-        bool, typer.Option("--once", help="With --stream: stop after the files that exist now.")
+        bool,
+        typer.Option(
+            "--once",
+            help="With --stream: stop after the files that exist now and, unless --on-missing is hold, when no "
+            "row waits for its timeout.",
+        ),
     ] = False,
     checkpoint: _Checkpoint = None,
     engine: AnalysisEngine = "auto",
