@@ -163,8 +163,7 @@ def order(
         bool,
         typer.Option(
             "--once",
-            help="With --stream: stop after the files that exist now and, unless --on-missing is hold, when no "
-            "row waits for its timeout.",
+            help="With --stream: stop after the files that exist now, when no row waits for a --timeout.",
         ),
     ] = False,
     checkpoint: _Checkpoint = None,

@@ -82,7 +82,7 @@ def trace_files(path: Path) -> list[Path]:
         raise InputError(f"{path} holds no trace yet: the folder has no recorded events")
     if not files:
         raise InputError(f"{path} holds no trace: no file in it ends in {_any_of(TRACE_SUFFIXES)}")
-    return sorted(files, key=_natural_order)
+    return sorted(files, key=_by_name)
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -98,19 +98,21 @@ def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
         yield Path(parent), [name for name in names if not name.startswith((".", "_"))]
 
 
-def _natural_order(file: Path) -> list[list[tuple[int, int, str]]]:
-    """A sort key by which `day-2` comes before `day-10`: the files of a log are read one after the other."""
-    return [
-        [(0, int(digits), text) if digits else (1, 0, text) for text, digits in _NUMBER.findall(part)]
-        for part in file.parts
-    ]
+def _by_name(file: Path) -> list[list[tuple[int, int, str]]]:
+    """A sort key of files: those of a log are read one after the other."""
+    return [natural_order(part) for part in file.parts]
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """A sort key by which `day-2` comes before `day-10`."""
+    return [(0, int(digits), text) if digits else (1, 0, text) for text, digits in _NUMBER.findall(name)]
 
 
 def read_metas(path: Path) -> list[Meta]:
     """The `meta.json` of every trace folder at `path`."""
     folders = [path.parent] if path.is_file() else [parent for parent, _ in _walk(path)]
     found = [file for folder in folders if (file := _meta_file(folder)) is not None]
-    return [read_meta(file.read_bytes(), str(file)) for file in sorted(found, key=_natural_order)]
+    return [read_meta(file.read_bytes(), str(file)) for file in sorted(found, key=_by_name)]
 
 
 def _meta_file(folder: Path) -> Path | None:
