@@ -431,3 +431,23 @@ def test_an_unknown_kind_of_csv_is_named_by_its_line_too(tmp_path: Path) -> None
     (tmp_path / "log.csv").write_text("process,index,kind,message\na,1,send,m\nb,1,recv,m\n")
     with pytest.raises(InputError, match=r"row 2 \(line 3\): kind 'recv'"):
         verdict(tmp_path / "log.csv", "message=message")
+
+
+@pytest.mark.parametrize(
+    ("first", "unit"), [(1_793_534_401, "s"), (1_793_534_401_250, "ms"), (1_793_534_401_250_000, "us")]
+)
+def test_numbers_that_look_like_times_since_1970_are_noted(first: int, unit: str, tmp_path: Path) -> None:
+    """As nanoseconds they would be a run of some seconds, and change what advise recommends."""
+    rows = f"process,kind,message,at\na,send,m,{first}\nb,deliver,m,{first + 1}\n"
+    (tmp_path / "t.csv").write_text(rows)
+
+    def noted(*columns: str) -> bool:
+        bad = BadRows("t.csv")
+        with mapped_trace(str(tmp_path / "t.csv"), ["message=message,time=at", *columns], bad=bad):
+            return any(f"add --map time.unit={unit}" in note for note in bad.notes)
+
+    assert noted()
+    assert not noted(f"time.unit={unit}")
+    assert not noted("time.unit=ns")
+    (tmp_path / "t.csv").write_text(rows.replace(str(first), "1"))
+    assert not noted()

@@ -14,7 +14,7 @@ from antecede.cli import show
 from antecede.cli.audit_history import LevelName, audit_history, history_at
 from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
-from antecede.cli.source_input import InputOptions, local_input, source_at
+from antecede.cli.source_input import InputOptions, local_input, source_at, table_by_content
 from antecede.errors import InputError, require
 from antecede.units import count_of
 
@@ -123,6 +123,7 @@ def audit(
     if source is not None:
         audit_source(source, trace, reading, engine, master, html, limit, as_json)
         return
+    trace = table_by_content(trace, columns, reading.max_bytes)
     bad = BadRows(trace, reading.strict)
     outcome = _audit_trace(trace, reading, html, violation, explorer, engine, limit, master, bad)
     if as_json:

@@ -9,7 +9,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, RunPerFile, Strict
-from antecede.cli.source_input import local_copy, local_input
+from antecede.cli.source_input import trace_at
 from antecede.errors import require
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def explain(
     from antecede.trace.foreign.mapped_trace import mapped_trace
     from antecede.trace.lineage import lineage
 
-    trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
+    trace = trace_at(trace, columns, max_bytes)
     bad = BadRows(trace, strict)
     with mapped_trace(trace, columns or [], bad=bad, run_per_file=run_per_file) as ours:
         explanation = explain_message(Path(ours), message, run, bad)

@@ -37,6 +37,13 @@ _Checkpoint = Annotated[
     Path | None,
     typer.Option(parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."),
 ]
+_Once = Annotated[
+    bool,
+    typer.Option(
+        "--once",
+        help="With --stream: stop after the files that exist now, when no row waits for a --timeout.",
+    ),
+]
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 1000
 _MAX_TEXT = 60
@@ -159,13 +166,7 @@ def order(
     stream: Annotated[
         bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
     ] = False,
-    once: Annotated[
-        bool,
-        typer.Option(
-            "--once",
-            help="With --stream: stop after the files that exist now, when no row waits for a --timeout.",
-        ),
-    ] = False,
+    once: _Once = False,
     checkpoint: _Checkpoint = None,
     engine: AnalysisEngine = "auto",
     master: Master = None,
