@@ -245,7 +245,7 @@ UNREADABLE = [*CHAT, event("tea", None)]
 @pytest.mark.parametrize(
     ("rows", "words", "message"),
     [
-        (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
+        (CHAT, ["--group", "rom", *IDS[2:]], "in has no column rom (--group); did you mean room?"),
         (CHAT, ["--id", "event_id"], "name either id and deps"),
         (CHAT, ["--id", "follows", "--deps", "follows"], "column follows is array<string>; ids are"),
         (UNREADABLE, [*IDS, "--strict"], "column event_id: 1 row cannot be ordered, as it has no id"),
@@ -255,7 +255,11 @@ UNREADABLE = [*CHAT, event("tea", None)]
             ["--origin", "w", "--clock", "c", "--stream", "--strict"],
             "clock: column c: 1 row",
         ),
-        ([{"outcome": 1, "a": 1, "b": 1}], ["--id", "a", "--deps", "b"], "a column outcome already"),
+        (
+            [{"outcome": 1, "a": 1, "b": 1}],
+            ["--id", "a", "--deps", "b"],
+            "in has a column outcome, a name that the result needs (it adds causal_index, ",
+        ),
         (CHAT, [*IDS, "--split", ","], "column follows is array<string>, not text"),
         ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], '1 is not "1": cast one of them'),
         ([{"a": 1, "b": 2.5}], ["--id", "a", "--deps", "b"], "deps: column b has other numbers (2.5)"),
