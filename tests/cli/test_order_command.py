@@ -395,7 +395,9 @@ def test_files_that_are_not_event_tables_are_refused(spark: SparkSession, tmp_pa
     ("words", "message"),
     [
         (["nowhere"], "nowhere does not exist"),
-        ([".", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        ([".", "--timeout", "soon"], "--timeout: 'soon' is not a duration; write one like 30s, 10m or 24h"),
+        ([".", "--timeout", "5s"], "--timeout is for --stream with --on-missing release or quarantine"),
+        ([".", "--timeout", "5s", "--stream"], "--timeout is for --stream with --on-missing release"),
         ([".", "--horizon", "1"], "--horizon: '1' is not a duration"),
         ([".", "--on-missing", "drop"], "'drop' is none of hold, release, quarantine"),
         ([".", "--once"], "--once is for --stream"),

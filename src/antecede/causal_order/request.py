@@ -18,6 +18,7 @@ from antecede.units import parse_duration
 
 CHECKPOINT = "_checkpoint"
 """The checkpoint of a stream within its folder, unless another is given."""
+DEFAULT_TIMEOUT = "10m"
 OUTCOME = "outcome"
 """The column by which results are partitioned into folders: `ordered`, or one of NOT_ORDERED."""
 NOT_ORDERED = {"held": "held", "quarantined": "quarantined", "duplicate": "duplicates"}
@@ -35,7 +36,7 @@ class OrderRequest(msgspec.Struct):
 
     columns: dict[str, str | None]
     on_missing: str = "hold"
-    timeout: str = "10m"
+    timeout: str = DEFAULT_TIMEOUT
     horizon: str = "24h"
     split: str | None = None
     strict: bool = False
@@ -66,7 +67,10 @@ class OrderRequest(msgspec.Struct):
             try:
                 parse_duration(text)
             except InputError as error:
-                raise InputError(f"--{option}: {error}") from error
+                # Its own examples are delays of milliseconds.
+                sentence = str(error).partition("; write one")[0]
+                remedy = "" if sentence == str(error) else "; write one like 30s, 10m or 24h"
+                raise InputError(f"--{option}: {sentence}{remedy}") from error
         if self.split is not None and self.columns["deps"] is None:
             raise InputError("--split is for --deps, the column that has several ids")
         if self.split == "":

@@ -281,7 +281,7 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     tally = outcome.tally
     if tally is None:
         return
-    run = f" of {outcome.tally_of}" if outcome.tally_of else ""
+    run = f" in {outcome.tally_of}" if outcome.tally_of else ""
     processes = [
         f"{row.process} ({_parts((row.causal_violations, 'before a cause'), (row.missing, 'missing'))})"
         for row in tally.by_process
@@ -300,7 +300,8 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     buckets = [bucket for bucket, count in enumerate(times.causal_violations) if count] if times else []
     if times and buckets:
         begin, end = buckets[0] * times.width, (buckets[-1] + 1) * times.width
-        yield f"when{run}: from {format_duration(begin)} to {format_duration(end)} after the first event"
+        span = f"from {format_duration(begin)} to {format_duration(end)} after the first event"
+        yield f"when they happened{run}: {span}"
 
 
 def _parts(*counts: tuple[int, str]) -> str:

@@ -369,7 +369,10 @@ def check_encoded_run(
 
 
 def duplicate_index(process: str, index: int) -> InputError:
-    return InputError(f"process {process} has two events with index {index}; number each process's events")
+    return InputError(
+        f"process {process} has two events with index {index}; the index must number the events of each "
+        "process, and if there are several runs, a column run must name them (--map run=…)"
+    )
 
 
 def sent_twice(origin: str, seq: int, index: int) -> InputError:
