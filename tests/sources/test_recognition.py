@@ -319,3 +319,10 @@ def test_a_table_with_a_map_may_be_called_anything(tmp_path: Path) -> None:
             "depends immediately on nothing"
             in run("explain", tmp_path / name, "--map", "message=m", "--message", "1")[1]
         )
+
+
+def test_the_folder_of_a_page_is_made(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("process,kind,m\na,send,1\nb,deliver,1\n")
+    page = tmp_path / "new" / "pages" / "a.html"
+    assert run("audit", tmp_path / "log.csv", "--map", "message=m", "--html", page)[0] == 0
+    assert page.is_file()
