@@ -63,6 +63,16 @@ class OrderRequest(msgspec.Struct):
         """Refuse impossible options before anything is read or started."""
         if self.on_missing not in list(OnMissing):
             raise InputError(f"--on-missing: {self.on_missing!r} is none of {', '.join(OnMissing)}")
+        self.refuse_wrong_durations()
+        if self.split is not None and self.columns["deps"] is None:
+            raise InputError("--split is for --deps, the column that has several ids")
+        if self.split == "":
+            raise InputError("--split: give the text between two ids, as in --split ' '")
+        self.csv.validate()
+        _ = self.types
+        self._refuse_other_rules()
+
+    def refuse_wrong_durations(self) -> None:
         for option, text in (("timeout", self.timeout), ("horizon", self.horizon)):
             try:
                 parse_duration(text)
@@ -71,13 +81,6 @@ class OrderRequest(msgspec.Struct):
                 sentence = str(error).partition("; write one")[0]
                 remedy = "" if sentence == str(error) else "; write one like 30s, 10m or 24h"
                 raise InputError(f"--{option}: {sentence}{remedy}") from error
-        if self.split is not None and self.columns["deps"] is None:
-            raise InputError("--split is for --deps, the column that has several ids")
-        if self.split == "":
-            raise InputError("--split: give the text between two ids, as in --split ' '")
-        self.csv.validate()
-        _ = self.types
-        self._refuse_other_rules()
 
     def _refuse_other_rules(self) -> None:
         """Refuse options for rows that name their causes if topics are merged, and vice versa."""

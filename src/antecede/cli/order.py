@@ -223,7 +223,7 @@ def order(
 
 
 def _refuse_unused_timeout(options: CausalOrderOptions, request: OrderRequest, stream: bool) -> None:
-    request.validate()
+    request.refuse_wrong_durations()
     if options.timeout is not None and (not stream or request.on_missing == "hold"):
         raise typer.BadParameter("--timeout is for --stream with --on-missing release or quarantine")
 

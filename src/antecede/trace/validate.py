@@ -382,7 +382,8 @@ def sent_twice(origin: str, seq: int, index: int) -> InputError:
 
 
 def id_sent_twice(message: str, first: str, second: str) -> str:
-    senders = f"by {brief(first)} and by {brief(second)}"
+    both = f"by {brief(first)} and by {brief(second)}"
+    senders = both if first != second else f"both times by {brief(first)}"
     return (
         f"message {brief(message)} is sent twice, {senders}; an id names one message of a run, and what is "
         "a run of its own needs a column (--map run=…) or a file (--run-per-file)"
