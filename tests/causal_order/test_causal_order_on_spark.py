@@ -304,10 +304,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         IDS + ", Status int",
         {"id": "id", "deps": "deps"},
-        "events have a column Status already, which is to be added",
+        "events have a column Status, a name that the result needs; rename it",
     ),
-    (IDS + ", causal_index int", {"id": "id", "deps": "deps"}, "events have a column causal_index already"),
-    (IDS + ", _antecede_id int", {"id": "id", "deps": "deps"}, "events have a column _antecede_id already"),
+    (IDS + ", causal_index int", {"id": "id", "deps": "deps"}, "events have a column causal_index, a name"),
+    (IDS + ", _antecede_id int", {"id": "id", "deps": "deps"}, "events have a column _antecede_id, a name"),
     (
         STREAMS,
         {"origin": "x", "seq": "s", "deps": "d"},

@@ -63,3 +63,24 @@ def test_a_missing_kafka_connector_is_reported_with_its_package(spark: SparkSess
 def test_other_tables_are_refused_with_the_column(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="no column offset"):
         kafka_events(spark.createDataFrame([], "topic string, partition int"))
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("struct(1 as a) value", "column value of the records is struct<a:int>; expected binary"),
+        (
+            "map('a', 'b') headers",
+            "column headers of the records is map<string,string>; expected array<struct",
+        ),
+        ("1.5 partition", "column partition of the records is decimal(2,1); expected int"),
+    ],
+)
+def test_records_of_other_types_are_refused_before_any_task(
+    spark: SparkSession, column: str, expected: str
+) -> None:
+    frame = spark.sql("select 't' topic, 0 partition, 1L offset, binary('x') value, null headers")
+    assert kafka_events(frame).first().id == "t-0@1"  # type: ignore[union-attr]
+    with pytest.raises(InputError) as refused:
+        kafka_events(frame.drop(column.split()[-1]).selectExpr("*", column))
+    assert expected in str(refused.value)

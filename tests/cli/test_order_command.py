@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import groupby
@@ -211,13 +212,40 @@ def test_a_stream_resumes_and_lists_held_rows(spark: SparkSession, tmp_path: Pat
         output("order", inbox, "--out", tmp_path / "an other", *IDS, "--stream")
 
 
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [("hold", {"held": 1}), ("release", {"released": 1}), ("quarantine", {"quarantined": 1})],
+)
+def test_once_ends_when_no_row_can_time_out(
+    spark: SparkSession, tmp_path: Path, rule: str, outcome: dict[str, int]
+) -> None:
+    """Spark alone never ends a query with timeouts, not even one of the files that exist now."""
+    inbox = tmp_path / "in"
+    write_lines(inbox / "1.jsonl", [event("tea", "b", "a"), event("tea", "a"), event("tea", "c", "lost")])
+    words = ["order", inbox, "--out", tmp_path / "out", *IDS, "--stream", "--once", "--on-missing", rule]
+    words += ["--timeout", "3s"] if rule != "hold" else []
+    done = within(120, lambda: counts(result(*words)))
+    assert done == {"rows": 3, "ordered": 2} | outcome
+    assert within(120, lambda: counts(result(*words))) == done  # without a new file
+
+
+def within(seconds: float, call: Callable[[], Row]) -> Row:
+    """The result of a call that fails as if by Ctrl-C if it takes longer."""
+    alarm = threading.Timer(seconds, signal.raise_signal, [signal.SIGINT])
+    alarm.start()
+    try:
+        return call()
+    finally:
+        alarm.cancel()
+
+
 UNREADABLE = [*CHAT, event("tea", None)]
 
 
 @pytest.mark.parametrize(
     ("rows", "words", "message"),
     [
-        (CHAT, ["--group", "rom", *IDS[2:]], "no column rom; did you mean room?"),
+        (CHAT, ["--group", "rom", *IDS[2:]], "in has no column rom (--group); did you mean room?"),
         (CHAT, ["--id", "event_id"], "name either id and deps"),
         (CHAT, ["--id", "follows", "--deps", "follows"], "column follows is array<string>; ids are"),
         (UNREADABLE, [*IDS, "--strict"], "column event_id: 1 row cannot be ordered, as it has no id"),
@@ -227,7 +255,11 @@ UNREADABLE = [*CHAT, event("tea", None)]
             ["--origin", "w", "--clock", "c", "--stream", "--strict"],
             "clock: column c: 1 row",
         ),
-        ([{"outcome": 1, "a": 1, "b": 1}], ["--id", "a", "--deps", "b"], "a column outcome already"),
+        (
+            [{"outcome": 1, "a": 1, "b": 1}],
+            ["--id", "a", "--deps", "b"],
+            "in has a column outcome, a name that the result needs (it adds causal_index, ",
+        ),
         (CHAT, [*IDS, "--split", ","], "column follows is array<string>, not text"),
         ([{"a": 1, "b": "1,2"}], ["--id", "a", "--deps", "b"], '1 is not "1": cast one of them'),
         ([{"a": 1, "b": 2.5}], ["--id", "a", "--deps", "b"], "deps: column b has other numbers (2.5)"),
@@ -363,7 +395,9 @@ def test_files_that_are_not_event_tables_are_refused(spark: SparkSession, tmp_pa
     ("words", "message"),
     [
         (["nowhere"], "nowhere does not exist"),
-        ([".", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        ([".", "--timeout", "soon"], "--timeout: 'soon' is not a duration; write one like 30s, 10m or 24h"),
+        ([".", "--timeout", "5s"], "--timeout is for --stream with --on-missing release or quarantine"),
+        ([".", "--timeout", "5s", "--stream"], "--timeout is for --stream with --on-missing release"),
         ([".", "--horizon", "1"], "--horizon: '1' is not a duration"),
         ([".", "--on-missing", "drop"], "'drop' is none of hold, release, quarantine"),
         ([".", "--once"], "--once is for --stream"),

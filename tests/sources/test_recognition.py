@@ -285,3 +285,44 @@ def test_a_table_truncated_within_a_utf_16_character_is_refused(tmp_path: Path) 
     file.write_bytes("node,process,parents\n".encode("utf-16") + b"a")
     refused = refusal("audit", file, "--preset", "dependencies")
     assert "is not text in the encoding of its first bytes" in refused
+
+
+@pytest.mark.parametrize("words", [["explain"], ["explore"], ["export", "shiviz"]])
+def test_commands_that_show_deliveries_name_those_that_read_a_recognised_log(
+    words: list[str], tmp_path: Path
+) -> None:
+    """Rather than --preset alone, which they do not have."""
+    more: dict[str, list[str | Path]] = {
+        "explain": ["--message", "a"],
+        "explore": ["--out", tmp_path / "x.html"],
+    }
+    rest = more.get(words[0], ["--out", tmp_path / "x"])
+    for name in ("otlp.json", "kcat.jsonl"):
+        refused = refusal(*words, SAMPLES / name, *rest)
+        assert f"({FORMATS[name]}) says what depends on what, but not who delivered what" in refused
+        assert refused.endswith("antecede audit, graph, advise and order read it")
+    (tmp_path / "log.csv").write_text("host,what,id\n")
+    assert "; audit, graph, advise and order recognise" in refusal(*words, tmp_path / "log.csv", *rest)
+
+
+def test_a_table_with_a_map_may_be_called_anything(tmp_path: Path) -> None:
+    rows = [{"process": name, "kind": kind, "m": 1} for name, kind in (("a", "send"), ("b", "deliver"))]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "folder").mkdir()
+    contents = {"a.log": lines, "b.json": lines, "array.json": json.dumps(rows, indent=1), "folder/c": lines}
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    for name in ("a.log", "b.json", "array.json", "folder"):
+        code, found = run_json("audit", tmp_path / name, "--map", "message=m")
+        assert (code, found["messages"], found["deliveries"]) == (0, 1, 1)
+        assert (
+            "depends immediately on nothing"
+            in run("explain", tmp_path / name, "--map", "message=m", "--message", "1")[1]
+        )
+
+
+def test_the_folder_of_a_page_is_made(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("process,kind,m\na,send,1\nb,deliver,1\n")
+    page = tmp_path / "new" / "pages" / "a.html"
+    assert run("audit", tmp_path / "log.csv", "--map", "message=m", "--html", page)[0] == 0
+    assert page.is_file()

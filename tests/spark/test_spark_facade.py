@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+from antecede.errors import InputError
 
 pytest.importorskip("pyspark")
 import antecede.spark
@@ -48,3 +51,13 @@ def test_a_type_checker_refuses_names_that_do_not_exist(tmp_path: Path) -> None:
     shown, _, _ = mypy.run([*options, str(facade), str(user)])
     (error,) = [line for line in shown.splitlines() if "user.py" in line]
     assert ':3: error: Module has no attribute "adit"' in error
+
+
+@pytest.mark.parametrize(
+    "name", ["advise", "audit", "causal_order", "graph", "kafka_events", "merge_debezium"]
+)
+def test_a_frame_of_pandas_is_refused_with_the_way_to_convert_it(name: str) -> None:
+    frame = pd.DataFrame({"id": ["a"], "deps": [None]})
+    columns = {"id": "id", "deps": "deps"} if name == "causal_order" else {}
+    with pytest.raises(InputError, match=r"expected a Spark DataFrame, not pandas\.DataFrame; spark\.create"):
+        getattr(antecede.spark, name)(frame, **columns)

@@ -283,7 +283,7 @@ def json_line(**fields: Any) -> tuple[str, Any]:
         (json_line(n=10**20), THEIRS, "expected a whole number"),
         (json_line(host=[]), THEIRS, "expected text or a whole number, got []"),
         (("t.csv", b""), THEIRS, "t.csv is empty"),
-        (("t.csv", b"host,n,what,id\n"), THEIRS, "t.csv is empty"),
+        (("t.csv", b"host,n,what,id\n"), THEIRS, "t.csv has a header but no rows"),
         (("t.csv", b"host,n,what,id\n1,2\n"), THEIRS, "row 1 (line 2): it does not have the header's 4"),
         (("t.csv", b"host,n,what,id\n\xff,2,PUB,3\n"), THEIRS, "row 1 (line 2): it is not text in UTF-8"),
         (("t.csv", b"host,host,n,what,id\n1,2,3,PUB,3\n"), THEIRS, "two columns host"),
@@ -431,3 +431,44 @@ def test_an_unknown_kind_of_csv_is_named_by_its_line_too(tmp_path: Path) -> None
     (tmp_path / "log.csv").write_text("process,index,kind,message\na,1,send,m\nb,1,recv,m\n")
     with pytest.raises(InputError, match=r"row 2 \(line 3\): kind 'recv'"):
         verdict(tmp_path / "log.csv", "message=message")
+
+
+@pytest.mark.parametrize(
+    ("first", "unit"), [(1_793_534_401, "s"), (1_793_534_401_250, "ms"), (1_793_534_401_250_000, "us")]
+)
+def test_numbers_that_look_like_times_since_1970_are_noted(first: int, unit: str, tmp_path: Path) -> None:
+    """As nanoseconds they would be a run of some seconds, and change what advise recommends."""
+    rows = f"process,kind,message,at\na,send,m,{first}\nb,deliver,m,{first + 1}\n"
+    (tmp_path / "t.csv").write_text(rows)
+
+    def noted(*columns: str) -> bool:
+        bad = BadRows("t.csv")
+        with mapped_trace(str(tmp_path / "t.csv"), ["message=message,time=at", *columns], bad=bad):
+            return any(f"add --map time.unit={unit}" in note for note in bad.notes)
+
+    assert noted()
+    assert not noted(f"time.unit={unit}")
+    assert not noted("time.unit=ns")
+    (tmp_path / "t.csv").write_text(rows.replace(str(first), "1"))
+    assert not noted()
+
+
+def test_a_column_may_be_within_objects_of_json(tmp_path: Path) -> None:
+    rows = [
+        {"payload": {"host": host, "about": {"id": "m"}}, "kind": kind, "a.b": 0}
+        for host, kind in (("a", "send"), ("b", "deliver"))
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = verdict(tmp_path / "t.jsonl", "process=payload.host,message=payload.about.id,time=a.b")
+    assert (found.messages, found.deliveries, found.processes) == (1, 1, 2)
+    with pytest.raises(InputError, match=r"has no column payload\.hos, which --map says is process"):
+        verdict(tmp_path / "t.jsonl", "process=payload.hos,message=payload.about.id")
+
+
+def test_a_missing_column_is_refused_with_the_names_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("process,msg,what\na,m,PUB\n")
+    with pytest.raises(InputError, match=r"no column kind: .* --map kind=… \(the other columns are what\)"):
+        verdict(tmp_path / "t.csv", "message=msg")
+    (tmp_path / "t.csv").write_text("process,kind,msg\n")
+    with pytest.raises(InputError, match=r"t\.csv has a header but no rows"):
+        verdict(tmp_path / "t.csv", "message=msg")

@@ -79,7 +79,27 @@ def test_explain_takes_a_map_and_the_log_s_own_ids(late: list[str]) -> None:
     found = document("explain", *late, "--message", "invoice/é")
     assert (found["message"], found["causes"]) == ("invoice/é", ["order-17"])
     assert [each["process"] for each in found["deliveries"]] == ["ana", "cleo"]
-    assert "depends immediately on order-17" in run("explain", *late, "--message", "invoice/é")
+    assert [each["before_cause"] for each in found["deliveries"]] == [None, "order-17"]
+    shown = run("explain", *late, "--message", "invoice/é")
+    assert "depends immediately on order-17" in shown
+    assert [" ".join(line.split()) for line in shown.splitlines() if "before its cause" in line] == [
+        "cleo as event 1 before its cause order-17"
+    ]
+
+
+def test_explain_prints_times_and_processes_as_people_read_them(tmp_path: Path) -> None:
+    """Seconds since 1970 tell nobody when something was sent, and p10 comes after p2."""
+    rows = ["p1,send,a,2026-11-01T12:00:00Z"]
+    rows += [f"p{n},deliver,a,2026-11-01T12:00:0{n % 9 + 1}Z" for n in (10, 2)]
+    (tmp_path / "log.csv").write_text("\n".join(["process,kind,message,time", *rows, ""]))
+    arguments = ["explain", str(tmp_path / "log.csv"), "--map", "message=message", "--message", "a"]
+    shown = run(*arguments)
+    assert "a, sent at 2026-11-01T12:00:00Z, depends immediately on nothing" in shown
+    assert [line.split() for line in shown.splitlines()[1:4]] == [
+        ["process", "delivered"],
+        ["p2", "after", "3.00", "s"],
+        ["p10", "after", "2.00", "s"],
+    ]
 
 
 def test_advise_reads_dependencies_under_the_log_s_own_ids(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ HEADER = ",".join(REQUIRED)
         ),
         (write("t.csv", f"{HEADER}\nr,g,a\n"), "t.csv, row 1: it does not have the header's 8 fields"),
         (write("t.csv", b"run\xff,group\n"), "t.csv: its header is not text in UTF-8"),
-        (write("t.csv", f"{HEADER}\n"), "t.csv is empty"),
+        (write("t.csv", f"{HEADER}\n"), "t.csv has a header but no rows"),
         (write("t.csv", f"{HEADER},run\n"), "t.csv: it has two columns run"),
         (meta("\udcff"), "meta.json is not a trace's meta.json"),
         (unreadable, "locked: Permission denied"),

@@ -68,7 +68,7 @@ def test_array_and_row_validation_agree() -> None:
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ([{}, {"seq": 2}], "process a has two events with index 0; number each process's events"),
+        ([{}, {"seq": 2}], "process a has two events with index 0; the index must number"),
         ([{}, {"index": 1}], "a:1 is sent twice, again at index 1; a seq is used once by its origin"),
         ([{"destinations": ["b", None]}], "the destinations of a:1 have an empty name among them"),
         ([{"origin": None}], "field origin is empty in 1 row"),

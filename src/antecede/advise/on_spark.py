@@ -13,6 +13,7 @@ from antecede.advise import Advice, Cost, Request, advise_run
 from antecede.audit.core import members_by_run
 from antecede.errors import InputError
 from antecede.spark.by_run import apply_by_run, event_columns, lists_as_json
+from antecede.spark.session import require_frame
 from antecede.trace.schema import Meta
 
 _ADVISED = pa.schema([("run", pa.string()), ("error", pa.string()), ("advice", pa.string())])
@@ -30,6 +31,7 @@ def advise(events: DataFrame, members: DataFrame | None = None, asked: Request |
     `reason`. `members` (from `read_members`) says who belongs to the group besides those with events. The
     work is done at once and the result persisted. Runs that cannot be advised on raise an `InputError`.
     """
+    require_frame(events)
     advice = F.from_json("advice", _ADVICE)
     by_run = _advised(events, members, asked or Request()).select("run", advice.alias("advice"))
     costs = by_run.select("run", "advice.recommended", "advice.reason", F.inline("advice.costs"))
@@ -51,7 +53,8 @@ def advice_by_run(events: DataFrame, members: DataFrame | None, request: Request
 
 
 def _advised(events: DataFrame, members: DataFrame | None, request: Request) -> DataFrame:
-    rows = events.select(*event_columns(events, _OPTIONAL), *lists_as_json(events, _LISTS))
+    columns = event_columns(events, _OPTIONAL)
+    rows = events.select(*columns, *lists_as_json(events, _LISTS))
 
     def advise_one(run: str, table: pa.Table, metas: list[Meta]) -> pa.Table:
         advice = advise_run(run, table, members_by_run(metas).get(run, {}), request)

@@ -72,7 +72,11 @@ def logged_schedule(rows: pa.Table, encoded: EncodedRun, pasts: Pasts, delay: st
 
 def assumed_schedule(pasts: Pasts, delay: str | None) -> WorkloadSchedule:
     """A schedule for a table of dependencies."""
-    untimed = _untimed(pasts, delay, "a table of dependencies has no times")
+    untimed = _untimed(
+        pasts,
+        delay,
+        "records say when they were made and not when they were delivered, so times are not used",
+    )
     notes = [
         "every node counts as a message to everyone",
         *untimed.assumptions,

@@ -15,9 +15,11 @@ from antecede.trace.writer import write_whole
 
 
 def check_page(page: Path) -> None:
-    """Refuse a page that cannot be written, before the audit rather than after it."""
-    if not page.parent.is_dir():
-        raise InputError(f"--html {page}: the folder {page.parent} does not exist")
+    """Refuse a page that cannot be written, before the audit rather than after it; make its folder."""
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--html {page}: {page.parent} cannot be a folder ({error.strerror})") from error
     if page.is_dir():
         raise InputError(f"--html {page} is a folder; name a file, such as {page / 'audit.html'}")
 

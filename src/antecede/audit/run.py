@@ -246,10 +246,14 @@ def refuse_without_deliveries(path: str, verdict: Verdict, bad: BadRows | None =
         return
     if not read_metas(Path(path.removeprefix("file://"))):
         raise InputError(
-            f"{path} has {verdict.messages:,} sends and no delivery, and no meta.json says who should have "
-            "got them, so there is nothing to judge; what depends on what is shown by antecede graph"
+            f"{path} has {count_of(verdict.messages, 'send')} and no delivery, and {_nobody_says(path)} who "
+            "should have got them, so there is nothing to judge; antecede graph shows what depends on what"
             f"{bad.first_example() if bad else ''}"
         )
+
+
+def _nobody_says(path: str) -> str:
+    return "no meta.json says" if Path(path.removeprefix("file://")).is_dir() else "nothing says"
 
 
 # Choosing where to run.

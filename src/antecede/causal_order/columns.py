@@ -14,6 +14,7 @@ from typing import NamedTuple
 from antecede.causal_order.dependency_edges import FAULTS, Columns, Form
 from antecede.causal_order.rules import DIGEST, PLACE
 from antecede.errors import InputError
+from antecede.trace.bad_rows import UNREADABLE, UNREADABLE_ROW
 from antecede.units import count_of
 
 ADDED = ("causal_index", "status", "reason")
@@ -23,6 +24,15 @@ ADDED_BY_STREAM = (*ADDED, "held_ms", EMITTED_AT)
 
 CLOCK_TYPE = "map<string,bigint>"
 DEPENDENCIES_TYPE = "array<struct<origin:string,seq:bigint>>"
+
+
+class ColumnError(InputError):
+    """A column that a table lacks, or has and may not have; `of_file` says it of a file, after its name."""
+
+    def __init__(self, of_events: str, of_file: str) -> None:
+        super().__init__(of_events)
+        self.of_file = of_file
+
 
 Roles = Mapping[str, str | None]
 """Names of columns by their roles: group, id, deps, origin, seq, clock, by."""
@@ -92,9 +102,10 @@ def plan_columns(
     """
     for role, name in roles.items():
         _refuse_unknown(types, role, name)
+    added = list(added)
     for name in types:
         if name.lower() in added or name.startswith(_INTERNAL):
-            raise InputError(f"events have a column {name} already, which is to be added; rename theirs")
+            raise _taken(name, added)
     planner = _Planner(types, roles, split)
     return ColumnPlan(planner.plan(_form(roles)), planner.derived)
 
@@ -102,7 +113,17 @@ def plan_columns(
 def refuse_place(names: Iterable[str]) -> None:
     """Refuse a table that has a column which its reader adds."""
     if PLACE in names:
-        raise InputError(f"events have a column {PLACE} already, which is to be added; rename theirs")
+        raise _taken(PLACE, (PLACE,))
+
+
+def _taken(name: str, added: Iterable[str]) -> ColumnError:
+    theirs = f"their_{name}"
+    return ColumnError(
+        f"events have a column {name}, a name that the result needs; rename it: "
+        f"events.withColumnRenamed('{name}', '{theirs}')",
+        f"has a column {name}, a name that the result needs (it adds {', '.join(added)}); rename it in the "
+        f"input, as in {theirs}",
+    )
 
 
 def _form(roles: Roles) -> Form:
@@ -126,9 +147,13 @@ def _refuse_unknown(types: Mapping[str, str], role: str, name: str | None) -> No
     if not isinstance(name, str):
         raise InputError(f"{role}: the name of a column is expected, not {name!r}")
     if name not in types:
-        near = get_close_matches(name, types, 1)
-        hint = f"did you mean {near[0]}?" if near else f"they have {', '.join(types)}"
-        raise InputError(f"{role}: events have no column {name}; {hint}")
+        own = [each for each in types if each not in (UNREADABLE, UNREADABLE_ROW)]
+        near, listed = get_close_matches(name, own, 1), ", ".join(own)
+        hint = f"did you mean {near[0]}?" if near else ""
+        raise ColumnError(
+            f"{role}: events have no column {name}; {hint or f'they have {listed}'}",
+            f"has no column {name} (--{role}); {hint or f'it has {listed}'}",
+        )
 
 
 def is_text(kind: str) -> bool:

@@ -134,7 +134,7 @@ def order_stream(
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")
         with _written_as_read(spark), setting(spark, PARTITIONS, _partitions(spark)):
             query = writer.start()
-        interrupted = _watch(query, before, progress)
+        interrupted = _watch(query, before, progress, once)
         progress("counting", 0, 0)
         counts = count_stream(spark, checkpoint)
         rows = held_rows(spark, checkpoint, MAX_EXAMPLES) if counts.held else []
@@ -314,12 +314,17 @@ def _task_errors() -> Iterator[None]:
         raise _stream_error(error) from error
 
 
-def _watch(query: StreamingQuery, counts: RowCounts, progress: Progress) -> bool:
-    """Report the progress of a stream until it ends; True if Ctrl-C ended it."""
+def _watch(query: StreamingQuery, counts: RowCounts, progress: Progress, once: bool) -> bool:
+    """Report the progress of a stream until it ends; True if Ctrl-C ended it.
+
+    With timeouts Spark runs batch after batch, even of the files that exist now, and never ends the query. So
+    with `once` it is stopped here, when a batch without new files leaves no row that waits for its timeout.
+    """
     last_batch = -1
+    all_read = False
     with uninterrupted() as interrupted:
         try:
-            while query.isActive and not interrupted:
+            while query.isActive and not interrupted and not (once and all_read and not counts.held):
                 query.awaitTermination(_POLL_SECONDS)
                 for batch in query.recentProgress:
                     observed = batch.observedMetrics.get(_OBSERVATION)
@@ -327,8 +332,10 @@ def _watch(query: StreamingQuery, counts: RowCounts, progress: Progress) -> bool
                         last_batch = batch.batchId
                         for name in RowCounts.__struct_fields__:
                             setattr(counts, name, getattr(counts, name) + observed[name])
+                        all_read = all(source.startOffset == source.endOffset for source in batch.sources)
                 emitted = counts.ordered + counts.released + counts.late
-                progress(f"ordering: {emitted:,} out, {counts.held:,} held", counts.rows, 0)
+                doing = "waiting for missing causes" if once and all_read else "ordering"
+                progress(f"{doing}: {emitted:,} out, {counts.held:,} held", counts.rows, 0)
         except PySparkException as error:
             raise _stream_error(error) from error
         finally:

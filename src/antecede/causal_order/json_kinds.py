@@ -12,15 +12,17 @@ from collections.abc import Mapping
 
 import msgspec
 
-from antecede.causal_order.columns import Roles
+from antecede.causal_order.columns import ColumnError, Roles
 from antecede.errors import InputError
 from antecede.trace.bad_rows import brief
+from antecede.trace.validate import MAX_WHOLE
 
 TEXT, WHOLE, TRUTH, NUMBER = "text", "whole numbers", "truth values", "other numbers"
 LIST, OBJECT = "lists", "objects"
 _BY_FIRST_BYTE = {ord('"'): TEXT, ord("["): LIST, ord("{"): OBJECT, ord("t"): TRUTH, ord("f"): TRUTH}
 _NULL = ord("n")
 _WHOLE_NUMBER = re.compile(rb"-?[1-9][0-9]{0,18}|0")
+_DIGITS = re.compile(r"-?[0-9]+")
 _PLAIN_NAME = re.compile("[^:,<>]+")
 _TYPES = {TEXT: "string", WHOLE: "bigint", TRUTH: "boolean"}
 _IN_LISTS = "lists of "
@@ -124,6 +126,13 @@ def _infer_deps(name: str, kinds: Kinds, roles: Roles) -> str:
 
 
 def _mixed(role: str, name: str, kinds: Kinds, remedy: str) -> InputError:
+    number = kinds.get(NUMBER, kinds.get(_IN_LISTS + NUMBER, ""))
+    if _DIGITS.fullmatch(number):
+        return ColumnError(
+            f"{role}: column {name} has {number}, which is beyond the whole numbers of 64 bits{remedy}",
+            f"has {number} in column {name} (--{role}), which is beyond the whole numbers of 64 bits, up to "
+            f"{MAX_WHOLE}{remedy}",
+        )
     present = " and ".join(f"{kind} ({brief(example)})" for kind, example in kinds.items() if kind != LIST)
     return InputError(
         f"{role}: column {name} has {present or 'lists'}; rows are named by text or by whole numbers, "

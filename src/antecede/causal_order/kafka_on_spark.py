@@ -17,8 +17,18 @@ from antecede.sources import Preset, find_preset
 from antecede.sources.debezium import COORDINATES
 from antecede.sources.fields import Template
 from antecede.sources.kafka import decode_body
+from antecede.spark.session import require_frame
 
 _CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_TYPES = {
+    "topic": ("string",),
+    "partition": ("int", "bigint", "smallint", "tinyint", "string"),
+    "offset": ("bigint", "int", "string"),
+    "key": ("binary", "string", "void"),
+    "value": ("binary", "string", "void"),
+    "headers": ("array<struct<key:string,value:binary>>", "void"),
+}
+"""The types of columns of Spark's Kafka source, and others that are read in the same way."""
 _NAMES = (*COORDINATES, "key", "value", "headers", "timestamp")
 """Columns of Spark's Kafka source that a preset may name."""
 
@@ -55,12 +65,17 @@ def kafka_events(records: DataFrame, preset: str = "kafka") -> DataFrame:
     `topic-partition@offset` as the id; `antecede sources kafka > mine.toml` prints it, to be changed, and
     `preset` may be that file. Headers are there if the source has `includeHeaders`.
     """
+    require_frame(records, "records")
     missing = [name for name in COORDINATES if name not in records.columns]
     if missing:
         raise InputError(f"records have no column {missing[0]}; expected the columns of Spark's Kafka source")
     for name in ("id", "causes"):
         if name in records.columns:
-            raise InputError(f"records have a column {name} already, which is to be added; rename theirs")
+            raise InputError(
+                f"records have a column {name}, a name that the result needs; rename it: "
+                f"records.withColumnRenamed('{name}', 'their_{name}')"
+            )
+    _refuse_other_types(records.schema)
     chosen = find_preset(preset)
 
     def add_columns(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,6 +92,28 @@ def kafka_events(records: DataFrame, preset: str = "kafka") -> DataFrame:
     schema = T.StructType([*escaped.schema.fields])
     schema = schema.add("id", T.StringType()).add("causes", T.ArrayType(T.StringType()))
     return escaped.mapInArrow(add_columns, schema).toDF(*records.columns, "id", "causes")
+
+
+def _refuse_other_types(schema: T.StructType) -> None:
+    """Refuse columns that Spark's Kafka source has with other types; tasks could not read their values."""
+    for field in schema:
+        kind = field.dataType.simpleString()
+        expected = _TYPES.get(field.name, (kind,))
+        is_header = isinstance(field.dataType, T.ArrayType) and _is_header(field.dataType.elementType)
+        if kind not in expected and not (field.name == "headers" and is_header):
+            raise InputError(
+                f"column {field.name} of the records is {kind}; expected {expected[0]}, as in Spark's Kafka "
+                "source"
+            )
+
+
+def _is_header(kind: T.DataType) -> bool:
+    types = (
+        {field.name: field.dataType.simpleString() for field in kind}
+        if isinstance(kind, T.StructType)
+        else {}
+    )
+    return types.get("key") == "string" and types.get("value") in ("binary", "string")
 
 
 def _templates(preset: Preset) -> tuple[list[Template], list[Template]]:

@@ -26,6 +26,7 @@ from antecede.causal_order.stream_on_spark import (
 from antecede.errors import InputError
 from antecede.sources.changes import CHANGE_COLUMNS, EVENTS, ID, parse_changes
 from antecede.sources.debezium import COORDINATES
+from antecede.spark.session import require_frame
 
 OFFSETS = ("increasing", "consecutive")
 TOPIC_COLUMNS = Columns(Form.TOPICS, None)
@@ -92,6 +93,7 @@ def as_changes(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
 
 def parse_records(records: DataFrame, without: Collection[str] = ()) -> DataFrame:
     """Records with CHANGE_COLUMNS added to their own columns."""
+    require_frame(records, "records")
     types = {field.name: field.dataType for field in records.schema}
     missing = [name for name in _RECORD if name not in types]
     if missing:
@@ -104,7 +106,8 @@ def parse_records(records: DataFrame, without: Collection[str] = ()) -> DataFram
     for field in from_arrow_schema(CHANGE_COLUMNS):
         if field.name in types:
             raise InputError(
-                f"records have a column {field.name} already, which is to be added; rename theirs"
+                f"records have a column {field.name}, a name that the result needs; rename it: "
+                f"records.withColumnRenamed('{field.name}', 'their_{field.name}')"
             )
 
     def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from antecede.causal_order.stream_on_spark import (
     without_watermark,
 )
 from antecede.errors import InputError
-from antecede.spark.session import is_spark
+from antecede.spark.session import is_spark, require_frame
 from antecede.units import parse_duration
 
 _CHUNK_ROWS = 200_000
@@ -87,6 +87,7 @@ def causal_order(
     `held` lists the rows that a stream holds, and `stream_counts` counts over the whole stream. The session's
     state store becomes RocksDB, which Spark requires for this.
     """
+    require_frame(events)
     roles = {"group": group, "id": id, "deps": deps, "origin": origin, "seq": seq, "clock": clock, "by": by}
     rules = make_rules(on_missing, timeout, horizon)
     if check and not events.isStreaming:

@@ -18,6 +18,7 @@ from antecede.units import parse_duration
 
 CHECKPOINT = "_checkpoint"
 """The checkpoint of a stream within its folder, unless another is given."""
+DEFAULT_TIMEOUT = "10m"
 OUTCOME = "outcome"
 """The column by which results are partitioned into folders: `ordered`, or one of NOT_ORDERED."""
 NOT_ORDERED = {"held": "held", "quarantined": "quarantined", "duplicate": "duplicates"}
@@ -35,7 +36,7 @@ class OrderRequest(msgspec.Struct):
 
     columns: dict[str, str | None]
     on_missing: str = "hold"
-    timeout: str = "10m"
+    timeout: str = DEFAULT_TIMEOUT
     horizon: str = "24h"
     split: str | None = None
     strict: bool = False
@@ -62,11 +63,7 @@ class OrderRequest(msgspec.Struct):
         """Refuse impossible options before anything is read or started."""
         if self.on_missing not in list(OnMissing):
             raise InputError(f"--on-missing: {self.on_missing!r} is none of {', '.join(OnMissing)}")
-        for option, text in (("timeout", self.timeout), ("horizon", self.horizon)):
-            try:
-                parse_duration(text)
-            except InputError as error:
-                raise InputError(f"--{option}: {error}") from error
+        self.refuse_wrong_durations()
         if self.split is not None and self.columns["deps"] is None:
             raise InputError("--split is for --deps, the column that has several ids")
         if self.split == "":
@@ -74,6 +71,16 @@ class OrderRequest(msgspec.Struct):
         self.csv.validate()
         _ = self.types
         self._refuse_other_rules()
+
+    def refuse_wrong_durations(self) -> None:
+        for option, text in (("timeout", self.timeout), ("horizon", self.horizon)):
+            try:
+                parse_duration(text)
+            except InputError as error:
+                # Its own examples are delays of milliseconds.
+                sentence = str(error).partition("; write one")[0]
+                remedy = "" if sentence == str(error) else "; write one like 30s, 10m or 24h"
+                raise InputError(f"--{option}: {sentence}{remedy}") from error
 
     def _refuse_other_rules(self) -> None:
         """Refuse options for rows that name their causes if topics are merged, and vice versa."""

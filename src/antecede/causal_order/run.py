@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from antecede.causal_order.columns import ColumnError
 from antecede.causal_order.event_files import EventFiles, files_of_stream, find_event_files
 from antecede.causal_order.local import order_locally
 from antecede.causal_order.local_files import estimate_rows, local_bytes
@@ -56,7 +57,7 @@ def order_files(
     _refuse_inside(events, out)
     if _is_in_use(out):
         raise InputError(f"{out} is not empty; choose another folder, or clear it")
-    with _command_words():
+    with _command_words(path):
         bytes_here = partial(local_bytes, events, request.merges)
         if not wants_spark(engine, master, lambda: estimate_rows(events), ORDER, bytes_here):
             try:
@@ -106,7 +107,7 @@ def order_stream_of_files(
     require("antecede.spark", "spark")
     from antecede.causal_order.files_on_spark import order_stream
 
-    with _command_words():
+    with _command_words(path):
         result = order_stream(events, out, request, once, checkpoint, master, progress)
     if bad is not None:
         bad.reads(files_of_stream(checkpoint), counted=False)
@@ -146,10 +147,12 @@ def _require_spark(reason: NeedsSparkError, engine: str) -> None:
 
 
 @contextmanager
-def _command_words() -> Iterator[None]:
-    """Errors name options of the command where the functions below name arguments."""
+def _command_words(path: str) -> Iterator[None]:
+    """Errors name the file, and options of the command, where the functions below name arguments."""
     try:
         yield
+    except ColumnError as error:
+        raise InputError(f"{path} {error.of_file}") from error
     except InputError as error:
         raise InputError(str(error).replace("pass check=False", "leave out --strict")) from error
 

@@ -14,7 +14,7 @@ from antecede.cli import show
 from antecede.cli.audit_history import LevelName, audit_history, history_at
 from antecede.cli.audit_source import audit_source
 from antecede.cli.options import AnalysisEngine, Json, Master, folder
-from antecede.cli.source_input import InputOptions, local_input, source_at
+from antecede.cli.source_input import InputOptions, local_input, source_at, table_by_content
 from antecede.errors import InputError, require
 from antecede.units import count_of
 
@@ -123,6 +123,7 @@ def audit(
     if source is not None:
         audit_source(source, trace, reading, engine, master, html, limit, as_json)
         return
+    trace = table_by_content(trace, columns, reading.max_bytes)
     bad = BadRows(trace, reading.strict)
     outcome = _audit_trace(trace, reading, html, violation, explorer, engine, limit, master, bad)
     if as_json:
@@ -280,7 +281,7 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     tally = outcome.tally
     if tally is None:
         return
-    run = f" of {outcome.tally_of}" if outcome.tally_of else ""
+    run = f" in {outcome.tally_of}" if outcome.tally_of else ""
     processes = [
         f"{row.process} ({_parts((row.causal_violations, 'before a cause'), (row.missing, 'missing'))})"
         for row in tally.by_process
@@ -299,7 +300,8 @@ def _tally_lines(outcome: AuditResult) -> Iterator[str]:
     buckets = [bucket for bucket, count in enumerate(times.causal_violations) if count] if times else []
     if times and buckets:
         begin, end = buckets[0] * times.width, (buckets[-1] + 1) * times.width
-        yield f"when{run}: from {format_duration(begin)} to {format_duration(end)} after the first event"
+        span = f"from {format_duration(begin)} to {format_duration(end)} after the first event"
+        yield f"when they happened{run}: {span}"
 
 
 def _parts(*counts: tuple[int, str]) -> str:

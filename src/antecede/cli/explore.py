@@ -11,7 +11,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, RunPerFile, Strict, folder
-from antecede.cli.source_input import local_copy, local_input
+from antecede.cli.source_input import trace_at
 from antecede.errors import InputError, require
 from antecede.temporary_folders import temporary_folder
 from antecede.units import count_of
@@ -58,7 +58,7 @@ def explore(
         _serve(Path(trace), port)
         return
     named = Path(trace).name or trace
-    trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
+    trace = trace_at(trace, columns, max_bytes)
     bad = BadRows(trace, strict)
     if out is not None:
         with _readable(trace, columns, bad, run_per_file) as (ours, progress):

@@ -9,7 +9,7 @@ import typer
 
 from antecede.cli import show
 from antecede.cli.options import Columns, Json, MaxBytes, RunName, Strict, folder
-from antecede.cli.source_input import local_copy, local_input
+from antecede.cli.source_input import local_input, trace_at
 from antecede.errors import InputError, require
 from antecede.units import count_of
 
@@ -134,7 +134,7 @@ def export_log(
 
     if format_ not in ("shiviz", "perfetto"):
         raise InputError(f"no format '{format_}' to export; choose shiviz or perfetto")
-    trace = local_copy(local_input(trace, max_bytes, spark=False), max_bytes=max_bytes)
+    trace = trace_at(trace, columns, max_bytes)
     bad = BadRows(trace, strict)
     with mapped_trace(trace, columns or [], bad=bad) as ours:
         exported: ShivizExport | PerfettoExport = (

@@ -35,8 +35,9 @@ Columns = Annotated[
         metavar="OURS=THEIRS,…",
         help="The log's names of our columns, as in process=host: process, kind, message (one id; or origin "
         "and seq), index, destinations (the receivers of a send; without it, every process), time, run, "
-        "group. kind.send=PUB, kind.deliver=SUB and kind.skip=TICK say what the values of kind mean. For "
-        "rows that name their parents: node, process, parents, seq. May be repeated.",
+        "group. kind.send=PUB, kind.deliver=SUB and kind.skip=TICK say what the values of kind mean, "
+        "time.unit=s (or ms, us, ns) what numbers in time count. For rows "
+        " that name their parents: node, process, parents, seq. May be repeated.",
     ),
 ]
 Strict = Annotated[

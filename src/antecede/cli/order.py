@@ -37,6 +37,13 @@ _Checkpoint = Annotated[
     Path | None,
     typer.Option(parser=folder, metavar="FOLDER", help="A stream's checkpoint; by default OUT/_checkpoint."),
 ]
+_Once = Annotated[
+    bool,
+    typer.Option(
+        "--once",
+        help="With --stream: stop after the files that exist now, when no row waits for a --timeout.",
+    ),
+]
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 1000
 _MAX_TEXT = 60
@@ -74,9 +81,13 @@ class CausalOrderOptions:
         ),
     ] = "hold"
     timeout: Annotated[
-        str,
-        typer.Option(help="How long a row in a stream waits for a missing cause: 30s, 10m."),
-    ] = "10m"
+        str | None,
+        typer.Option(
+            show_default=False,
+            help="How long a row in a stream waits for a missing cause, with --on-missing release or "
+            "quarantine: 30s, 10m (the default).",
+        ),
+    ] = None
     horizon: Annotated[
         str, typer.Option(help="How long a stream remembers text ids after emitting their rows.")
     ] = "24h"
@@ -134,11 +145,11 @@ class CausalOrderOptions:
     ] = "consecutive"
 
     def request(self, merges: bool) -> OrderRequest:
-        from antecede.causal_order.request import OrderRequest
+        from antecede.causal_order.request import DEFAULT_TIMEOUT, OrderRequest
 
         roles = ("group", "id_", "deps", "origin", "seq", "clock", "by")
         columns = {role.rstrip("_"): getattr(self, role) for role in roles}
-        rules = (self.on_missing, self.timeout, self.horizon, self.split, self.strict)
+        rules = (self.on_missing, self.timeout or DEFAULT_TIMEOUT, self.horizon, self.split, self.strict)
         reading = (self.schema, self.encoding, self.separator)
         return OrderRequest(columns, *rules, *reading, merges, self._merge_rules(), self.without or [])
 
@@ -159,9 +170,7 @@ def order(
     stream: Annotated[
         bool, typer.Option("--stream", help="Continue with files as they appear in IN, until Ctrl-C.")
     ] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="With --stream: stop after the files that exist now.")
-    ] = False,
+    once: _Once = False,
     checkpoint: _Checkpoint = None,
     engine: AnalysisEngine = "auto",
     master: Master = None,
@@ -184,6 +193,7 @@ def order(
     from antecede.trace.lineage import lineage
 
     request = options.request(merges=stream and preset is not None)
+    _refuse_unused_timeout(options, request, stream)
     bad = BadRows(events, strict=options.strict)
     with show.progress() as progress:
         if stream:
@@ -210,6 +220,12 @@ def order(
         show.lineage(based_on)
     if result.interrupted:
         raise typer.Exit(130)
+
+
+def _refuse_unused_timeout(options: CausalOrderOptions, request: OrderRequest, stream: bool) -> None:
+    request.refuse_wrong_durations()
+    if options.timeout is not None and (not stream or request.on_missing == "hold"):
+        raise typer.BadParameter("--timeout is for --stream with --on-missing release or quarantine")
 
 
 def _check_stream_options(
@@ -288,7 +304,7 @@ def _show_result(result: OrderResult, out: Path, stream: bool) -> None:
     from antecede.causal_order.request import NOT_ORDERED
 
     counts = result.counts
-    show.table(None, ["", "rows"], _count_rows(counts))
+    show.table(None, ["", "rows since the stream began" if stream else "rows"], _count_rows(counts))
     if result.unreadable:
         show.line(f"{result.unreadable:,} of the quarantined rows could not be read; --strict refuses them")
     for status, name in NOT_ORDERED.items():

@@ -119,6 +119,66 @@ def local_copy(path: str, separators: bool = True, max_bytes: int | None = None)
     return str(copy)
 
 
+def trace_at(path: str, columns: Sequence[str] | None, max_bytes: int | None) -> str:
+    """The user's input as a local path, for commands that show deliveries, which other formats have not."""
+    from antecede.sources import find_source
+
+    path = local_copy(local_input(path, max_bytes, spark=False), max_bytes=max_bytes)
+    source = None if columns else find_source(path)
+    if source is not None:
+        raise InputError(
+            f"{path} ({source.preset.name}) says what depends on what, but not who delivered what and in "
+            "which order, which this command shows; antecede audit, graph, advise and order read it"
+        )
+    if not columns:
+        _refuse_other_formats(path)
+    return table_by_content(path, columns, max_bytes)
+
+
+def table_by_content(path: str, columns: Sequence[str] | None, max_bytes: int | None) -> str:
+    """A table that --map describes, registered by its content, or a copy of it if it is a JSON array.
+
+    In a folder, files are taken by their names, unless no name is that of a table.
+    """
+    from antecede.sources.by_content import name_by_content
+    from antecede.trace.copies import table_suffix
+    from antecede.trace.reader import TRACE_SUFFIXES
+
+    folder = Path(path)
+    if not columns or "://" in path:
+        return path
+    if not folder.is_dir():
+        return _by_content(path, _names_of_columns(columns), ",", max_bytes)
+    files = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith((".", "_"))]
+    if not any(table_suffix(file) in TRACE_SUFFIXES for file in files):
+        for file in files:
+            name_by_content(file, _names_of_columns(columns), ",")
+    return path
+
+
+def _names_of_columns(columns: Sequence[str]) -> list[str]:
+    from antecede.trace.foreign.column_map import parse_column_map
+
+    return [theirs for theirs in parse_column_map(columns).columns.values() if theirs]
+
+
+def _by_content(path: str, columns: Sequence[str], separator: str, max_bytes: int | None) -> str:
+    """The path of a table, registered by its content; a folder is one by the names of its files."""
+    from antecede.sources.by_content import as_json_lines, name_by_content
+
+    file = Path(path)
+    if not file.is_file():
+        return path
+    name_by_content(file, columns, separator)
+    folder = TemporaryFolder("unpacked")
+    get_current_context().call_on_close(folder.remove)
+    copy = as_json_lines(file, folder.path, max_bytes)
+    if copy is None:
+        return path
+    show.show_as(str(copy), show.as_named(path))
+    return str(copy)
+
+
 def source_at(
     path: str,
     columns: Sequence[str] | None,
@@ -211,6 +271,7 @@ def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadR
         return
     path, source = source_at(path, columns, options.preset, options.max_bytes)
     if source is None:
+        path = table_by_content(path, columns, options.max_bytes)
         with mapped_trace(path, columns, progress, bad, options.run_per_file) as ours:
             yield ours
         return
@@ -225,24 +286,6 @@ def readable_log(path: str, options: InputOptions, progress: Progress, bad: BadR
             yield str(table)
         except InputError as error:
             raise InputError(str(error).replace(str(table), path)) from error
-
-
-def _by_content(path: str, request: OrderRequest, max_bytes: int | None) -> str:
-    """The path of a table of events, registered by its content; a folder is one by the names of its files."""
-    from antecede.sources.by_content import as_json_lines, name_by_content
-
-    file = Path(path)
-    if not file.is_file():
-        return path
-    columns = [name for role, name in request.columns.items() if name is not None]
-    name_by_content(file, columns, request.separator)
-    folder = TemporaryFolder("unpacked")
-    get_current_context().call_on_close(folder.remove)
-    copy = as_json_lines(file, folder.path, max_bytes)
-    if copy is None:
-        return path
-    show.show_as(str(copy), show.as_named(path))
-    return str(copy)
 
 
 def _read_as_asked(source: Source, request: OrderRequest) -> Source:
@@ -278,7 +321,8 @@ def orderable_events(
     separators = request.separator == "," and request.encoding is None
     path, source = source_at(path, ["named"] if named else None, preset, max_bytes, separators)
     if source is None:
-        yield _by_content(path, request, max_bytes)
+        columns = [name for role, name in request.columns.items() if name is not None]
+        yield _by_content(path, columns, request.separator, max_bytes)
         return
     from antecede.sources.changes import write_change_table
     from antecede.sources.tables import write_event_table

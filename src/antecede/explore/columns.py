@@ -6,7 +6,6 @@ and seq. About 45 bytes a row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from antecede.errors import InputError
-from antecede.trace.reader import open_parquet, read_batches, read_dictionary_encoded, read_metas, trace_files
+from antecede.trace.reader import (
+    natural_order,
+    open_parquet,
+    read_batches,
+    read_dictionary_encoded,
+    read_metas,
+    trace_files,
+)
 from antecede.trace.schema import DELIVER, KINDS, RECEIVE, SEND
 from antecede.trace.validate import check_encoded_run, unknown_kind
 
@@ -23,7 +29,6 @@ _NAMES = ("run", "process", "kind", "origin")
 _NUMBERS = ("index", "seq", "time")
 _MAX_SPREAD = 4
 """Sequence numbers are used directly as array indices if the array has at most this many times the rows."""
-_DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 class Messages(NamedTuple):
@@ -137,11 +142,6 @@ def _choose_run(
 
 def _texts(ids: list[pa.Array], mine: np.ndarray) -> pa.ChunkedArray:
     return pa.chunked_array(ids, pa.string()).take(pa.array(mine))
-
-
-def natural_order(name: str) -> list[tuple[int, int, str]]:
-    """A sort key by which `p2` comes before `p10`."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(name) if part]
 
 
 def _numbered(

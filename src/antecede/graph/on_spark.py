@@ -59,7 +59,8 @@ def graph(
     the result persisted until `DependencyGraphs.release`. Invalid rows raise an `InputError`. Runs of more
     than `large_run` rows are processed by many tasks each; `files` is as in `audit`.
     """
-    rows = events.select(*event_columns(events, ("message", "own_delivery")))
+    columns = event_columns(events, ("message", "own_delivery"))
+    rows = events.select(*columns)
     splits, large = find_large_runs(events.sparkSession, rows, files, large_run)
     small = rows.where(~F.col("run").isin(*large)) if large else rows
 

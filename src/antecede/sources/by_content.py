@@ -28,7 +28,7 @@ def name_by_content(file: Path, columns: Collection[str], separator: str) -> Non
     what, suffix = container(head), table_suffix(file)
     if what == "parquet":
         found = ".parquet"
-    elif suffix in (*_JSON, ".csv"):
+    elif suffix in (".jsonl", ".ndjson", ".csv") or (suffix == ".json" and what != "json"):
         return
     elif what == "json":
         found = ".jsonl"

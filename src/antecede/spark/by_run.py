@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from antecede.errors import InputError
+from antecede.spark.session import require_frame
 from antecede.trace.schema import FIELDS, REQUIRED, Meta, read_meta
 
 RunTask = Callable[[str, pa.Table, list[Meta]], pa.Table]
@@ -24,9 +25,14 @@ _META = "_antecede_meta"
 
 def event_columns(events: DataFrame, optional: Sequence[str] = ()) -> list[Column]:
     """The required columns of a trace in their types, and those of `optional` that exist."""
+    require_frame(events)
     if missing := [name for name in REQUIRED if name not in events.columns]:
         what = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-        why = "; its rows have no order of their own, which index gives them" if "index" in missing else ""
+        why = ""
+        if "index" in missing:
+            why += "; Spark keeps no order of rows, so index must number the events of each process"
+        if "message" in events.columns and {"origin", "seq"} & {*missing}:
+            why += "; docs/traces.md shows how to derive origin and seq from message"
         raise InputError(f"the DataFrame of events has no {what}{why}; a trace needs {', '.join(REQUIRED)}")
     present = [*REQUIRED, *(name for name in optional if name in events.columns)]
     return [F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in present]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from antecede.errors import AntecedeError, InputError, SparkError, install_extra
 from antecede.spark.java import find_java
@@ -109,6 +109,15 @@ def connect(master: str | None = None, python_path: Sequence[Path] = ()) -> Iter
         raise SparkError(f"Spark failed: {spark_error_message(error)}{_Jvm.keep_log()}") from error
     finally:
         root.removeFilter(_is_no_lost_connection)
+
+
+def require_frame(frame: object, name: str = "events") -> None:
+    """Refuse anything other than a DataFrame of Spark, such as one of pandas."""
+    if not isinstance(frame, DataFrame):
+        kind = f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}"
+        raise InputError(
+            f"{name}: expected a Spark DataFrame, not {kind}; spark.createDataFrame({name}) makes one"
+        )
 
 
 def _is_no_lost_connection(record: logging.LogRecord) -> bool:

@@ -150,7 +150,8 @@ class BadRows:
         if self.strict is None:
             raise InputError(f"{source}, {example}")
         if self.strict:
-            raise InputError(f"{source}, {example} ({what}); without --strict it is only counted")
+            kind_of_row = what.partition(", left out")[0]
+            raise InputError(f"{source}, {example} ({kind_of_row}); without --strict it is only counted")
         if text is not None and self.quarantine is not None:
             kind_of_row = what.partition(", left out")[0]
             what, left_out = what.replace("left out", "quarantined"), False

@@ -14,7 +14,7 @@ import msgspec
 from antecede.causality import CausalOrder, Execution, Kind, MessageId, Step
 from antecede.errors import InputError
 from antecede.trace.bad_rows import BadRows
-from antecede.trace.reader import read_run
+from antecede.trace.reader import natural_order, read_run
 from antecede.trace.schema import shown_message
 
 _KINDS = {"send": Kind.SEND, "deliver": Kind.DELIVER}
@@ -43,6 +43,8 @@ class DeliveryAtProcess(msgspec.Struct, frozen=True):
     """The position of the delivery among the process's events, from 1; None if there is none."""
     held_ns: int | None
     held_for: str | None
+    before_cause: str | None = None
+    """A cause that the process delivered only later: this delivery is a causal violation."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -131,11 +133,31 @@ class RunEvents:
             raise InputError(
                 f"no process sends {message}; write a message as the log does, or without ids as ORIGIN:SEQ"
             )
-        causes = [self._names[cause] for cause in self._order.immediate_dependencies(self._ids[message])]
+        causes = self._immediate_causes(message)
         origin = sends[0]["process"]
-        others = sorted(process for process in self.processes if process != origin)
+        others = sorted((each for each in self.processes if each != origin), key=natural_order)
         deliveries = [self._explain_at(each, message) for each in others]
         return Explanation(message, sends[0]["time"] if self.has_times else None, causes, deliveries)
+
+    def _late_cause(self, process: str, message: str) -> str | None:
+        """A cause of a message that a process delivered only after it, an immediate cause if there is one."""
+        steps = [
+            shown_message(row)
+            for row in self.processes[process]
+            if row["kind"] == "deliver" or (row["kind"] == "send" and row["origin"] == process)
+        ]
+        if message not in steps:
+            return None
+        place = steps.index(message)
+        had = set(steps[:place])
+        late = [
+            other for other in steps[place + 1 :] if other not in had and self.happened_before(other, message)
+        ]
+        immediate = self._immediate_causes(message)
+        return next((cause for cause in late if cause in immediate), late[0] if late else None)
+
+    def _immediate_causes(self, message: str) -> list[str]:
+        return [self._names[cause] for cause in self._order.immediate_dependencies(self._ids[message])]
 
     def _explain_at(self, process: str, message: str) -> DeliveryAtProcess:
         times: dict[str, int] = {}
@@ -154,4 +176,5 @@ class RunEvents:
             index=index,
             held_ns=None if not self.has_times else wait.delivered - wait.arrived if wait else 0,
             held_for=wait.cause if wait else None,
+            before_cause=self._late_cause(process, message),
         )

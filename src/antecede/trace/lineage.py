@@ -62,11 +62,14 @@ def in_brief(found: Lineage) -> str:
     """The lineage in one line."""
     rows, files = count_of(found.rows_read, found.unit), _files(found)
     skipped = f", {found.rows_skipped:,} skipped" if found.rows_skipped else ""
-    parts = count_of(found.runs, "run") if found.groups is None or found.runs > 1 else ""
-    if found.groups is not None:
-        parts = f"{parts}, {count_of(found.groups, 'group')}".removeprefix(", ")
+    # A stream has counted rows, but not those of each file, and no groups.
+    is_stream = any(file.rows is None and file.bytes is not None for file in found.files)
+    shows_runs = found.runs > 1 or (found.groups is None and not is_stream)
+    parts = [count_of(found.runs, "run")] if shows_runs else []
+    parts += [count_of(found.groups, "group")] if found.groups is not None else []
+    judged = f"{', '.join(parts)}; " if parts else ""
     place = "on Spark" if found.engine == "spark" else "in this process"
-    return f"{rows} of {files}{skipped}; {parts}; {place}; Antecede {found.version}"
+    return f"{rows} of {files}{skipped}; {judged}{place}; Antecede {found.version}"
 
 
 def _files(found: Lineage) -> str:

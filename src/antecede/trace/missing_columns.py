@@ -20,7 +20,10 @@ _PARENTS = (
     *("parents", "parent", "parent_id", "deps", "dependencies", "depends_on", "causes", "cause", "follows"),
     *("after", "answers", "in_reply_to", "reply_to", "prev", "previous"),
 )
-_OTHERS = "other formats are recognised or named with --preset (antecede sources lists them)"
+_OTHERS = (
+    "audit, graph, advise and order recognise other formats, or have them named with --preset (antecede "
+    "sources lists them)"
+)
 
 
 def missing_columns(names: Sequence[str], where: str) -> InputError:

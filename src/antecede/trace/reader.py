@@ -82,7 +82,7 @@ def trace_files(path: Path) -> list[Path]:
         raise InputError(f"{path} holds no trace yet: the folder has no recorded events")
     if not files:
         raise InputError(f"{path} holds no trace: no file in it ends in {_any_of(TRACE_SUFFIXES)}")
-    return sorted(files, key=_natural_order)
+    return sorted(files, key=_by_name)
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -98,19 +98,21 @@ def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
         yield Path(parent), [name for name in names if not name.startswith((".", "_"))]
 
 
-def _natural_order(file: Path) -> list[list[tuple[int, int, str]]]:
-    """A sort key by which `day-2` comes before `day-10`: the files of a log are read one after the other."""
-    return [
-        [(0, int(digits), text) if digits else (1, 0, text) for text, digits in _NUMBER.findall(part)]
-        for part in file.parts
-    ]
+def _by_name(file: Path) -> list[list[tuple[int, int, str]]]:
+    """A sort key of files: those of a log are read one after the other."""
+    return [natural_order(part) for part in file.parts]
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """A sort key by which `day-2` comes before `day-10`."""
+    return [(0, int(digits), text) if digits else (1, 0, text) for text, digits in _NUMBER.findall(name)]
 
 
 def read_metas(path: Path) -> list[Meta]:
     """The `meta.json` of every trace folder at `path`."""
     folders = [path.parent] if path.is_file() else [parent for parent, _ in _walk(path)]
     found = [file for folder in folders if (file := _meta_file(folder)) is not None]
-    return [read_meta(file.read_bytes(), str(file)) for file in sorted(found, key=_natural_order)]
+    return [read_meta(file.read_bytes(), str(file)) for file in sorted(found, key=_by_name)]
 
 
 def _meta_file(folder: Path) -> Path | None:
@@ -240,7 +242,8 @@ def open_any_parquet(file: Path) -> pq.ParquetFile:
         opened = parquet_file(file)
         _ = opened.schema_arrow.names  # They may not be text.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is {_why_not_parquet(file)} ({first_line(error)})") from error
+        remedy = "; copy it again" if _begins_as_parquet(file) else ""
+        raise InputError(f"{file} is {_why_not_parquet(file)} ({first_line(error)}){remedy}") from error
     refuse_oversized(opened, file)
     return opened
 
@@ -250,11 +253,16 @@ def _why_not_parquet(file: Path) -> str:
         head = stream.read(4)
     if not head:
         return "empty, not Parquet"
-    return "a truncated or damaged Parquet file" if head == b"PAR1" else "not a Parquet file"
+    return "a truncated or damaged Parquet file" if _begins_as_parquet(file) else "not a Parquet file"
+
+
+def _begins_as_parquet(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(4) == b"PAR1"
 
 
 def damaged_parquet(file: Path, error: Exception) -> InputError:
-    return InputError(f"{file} is a damaged Parquet file ({first_line(error)})")
+    return InputError(f"{file} is a damaged Parquet file ({first_line(error)}); copy it again")
 
 
 def _read_parquet(file: Path) -> Iterator[pa.Table]:
@@ -279,7 +287,8 @@ def refuse_missing_rows(file: Path, declared: int, read: int) -> None:
     """Refuse a file whose row groups do not have the rows that its footer says."""
     if read != declared:
         raise InputError(
-            f"{file} is a damaged Parquet file (its footer says {declared:,} rows, there are {read:,})"
+            f"{file} is a damaged Parquet file (its footer says {declared:,} rows, there are {read:,}); copy "
+            "it again"
         )
 
 
@@ -339,7 +348,8 @@ def _with_fields(rows: Iterator[tuple[int, Row]], file: Path) -> Iterator[tuple[
 
 
 def empty_file(file: Path) -> InputError:
-    return InputError(f"{file} is empty; a trace needs at least one row")
+    what = "has a header but no rows" if table_suffix(file) == ".csv" else "is empty"
+    return InputError(f"{file} {what}; a trace needs at least one row")
 
 
 def json_rows(file: Path, on_unreadable: OnUnreadable | None = None) -> Iterator[tuple[int, Row]]:

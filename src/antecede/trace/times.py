@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from antecede.units import format_duration
+
 UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 """Nanoseconds of each unit in which a number may count."""
 
@@ -22,6 +24,8 @@ _ISO = re.compile(
     r" ?(?P<zone>[Zz]|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAST_SINCE_1970 = 10**17
+"""Nanoseconds, three years: no run takes as long, and no log is as old as 1973."""
 
 
 def parse_time(value: Any, unit: str | None = None) -> int | None:
@@ -41,6 +45,21 @@ def parse_time(value: Any, unit: str | None = None) -> int | None:
     if isinstance(value, float):
         value = repr(value)
     return _parse_text(value.strip(), unit) if isinstance(value, str) else None
+
+
+def format_time(nanoseconds: int) -> str:
+    """A time for people: ISO 8601 if it counts from 1970, and otherwise the time since the run began.
+
+    >>> format_time(1_500_000_000), format_time(1_793_534_401_250_000_000)
+    ('1.50 s', '2026-11-01T12:00:01.250Z')
+    """
+    if nanoseconds < _LEAST_SINCE_1970:
+        return format_duration(nanoseconds)
+    moment = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+    precision = (
+        "microseconds" if nanoseconds % 10**6 else "milliseconds" if nanoseconds % 10**9 else "seconds"
+    )
+    return f"{moment:%Y-%m-%dT}{moment.time().isoformat(precision)}Z"
 
 
 def _parse_text(text: str, unit: str | None) -> int | None:

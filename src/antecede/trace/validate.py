@@ -59,6 +59,8 @@ _LIKELY_KINDS = {
 """Parts of words for kinds in logs of other programs. A log with a single word for arriving messages means
 that its application received them: a delivery."""
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
+MAX_WHOLE = (1 << 63) - 1
+"""The largest number in a column of numbers."""
 _MAX_NAME = 1 << 128
 """The largest number that may serve as a name in another program's table."""
 
@@ -199,7 +201,7 @@ def check_value(value: Any, name: str) -> Any:
     if value is None:
         return None
     if pa.types.is_integer(kind):
-        valid, expected = _fits_int64(value), "a whole number"
+        valid, expected = _fits_int64(value), _expected_whole(value)
     elif pa.types.is_list(kind):
         valid = isinstance(value, list) and all(isinstance(each, str) for each in value)
         expected = "a list of texts"
@@ -224,7 +226,7 @@ def convert_value(value: Any, kind: pa.DataType, label: str) -> Any:
         converted, expected = None if None in names else names, "a list of names"
     elif pa.types.is_integer(kind):
         number = parse_integer(value) if isinstance(value, str) else value
-        converted, expected = number if _fits_int64(number) else None, "a whole number"
+        converted, expected = number if _fits_int64(number) else None, _expected_whole(number)
     else:
         converted, expected = _as_name(value), "text or a whole number"
     if converted is None:
@@ -251,6 +253,11 @@ def parse_integer(text: str) -> int | None:
 
 def _fits_int64(value: Any) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _expected_whole(value: Any) -> str:
+    """What is expected of a number; a whole number that is refused is too large."""
+    return f"a whole number of at most {MAX_WHOLE}" if type(value) is int else "a whole number"
 
 
 def _as_name(value: Any) -> str | None:
@@ -362,7 +369,10 @@ def check_encoded_run(
 
 
 def duplicate_index(process: str, index: int) -> InputError:
-    return InputError(f"process {process} has two events with index {index}; number each process's events")
+    return InputError(
+        f"process {process} has two events with index {index}; the index must number the events of each "
+        "process, and if there are several runs, a column run must name them (--map run=…)"
+    )
 
 
 def sent_twice(origin: str, seq: int, index: int) -> InputError:
@@ -372,7 +382,8 @@ def sent_twice(origin: str, seq: int, index: int) -> InputError:
 
 
 def id_sent_twice(message: str, first: str, second: str) -> str:
-    senders = f"by {brief(first)} and by {brief(second)}"
+    both = f"by {brief(first)} and by {brief(second)}"
+    senders = both if first != second else f"both times by {brief(first)}"
     return (
         f"message {brief(message)} is sent twice, {senders}; an id names one message of a run, and what is "
         "a run of its own needs a column (--map run=…) or a file (--run-per-file)"

@@ -7,7 +7,7 @@ the files. A folder's name may be a column too, as in `date=2024-05-01/`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,8 @@ def read_mapped_rows(
 
 def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] = ()) -> dict[str, str]:
     """Which of our columns a table has, of its own or as `partitions`, and their names there."""
-    present = _column_names(file, mapping.encoding)
+    paths = (name for name in mapping.columns.values() if "." in name)
+    present = _column_names(file, mapping.encoding, paths)
     if not present:
         raise empty_file(file)
     # A partition's value applies to the whole file; like Spark, we prefer it to a column of the same name.
@@ -110,17 +111,19 @@ def resolve_columns(file: Path, mapping: ColumnMap, partitions: Collection[str] 
         columns.pop("seq", None)
     if mapping.run_per_file:
         columns.pop("run", None)
+    unused = brief(", ".join(name for name in present if name not in columns.values()))
+    others = f" (the other columns are {unused})" if unused else ""
     if "kind" not in columns:
         raise InputError(
             f"{file} has no column kind: nothing says which rows are deliveries, so none can be judged; name "
-            "it with --map kind=…, or look at what depends on what with antecede graph"
+            f"it with --map kind=…{others}, or look at what depends on what with antecede graph"
         )
     if "process" not in columns:
-        raise InputError(f"{file} has no column process; say what it is called with --map process=…")
+        raise InputError(f"{file} has no column process; say what it is called with --map process=…{others}")
     if MESSAGE not in columns and ("origin" not in columns or "seq" not in columns):
         raise InputError(
             f"{file}: there is neither an id of messages (message) nor origin and seq; say which column it "
-            "is with --map message=…"
+            f"is with --map message=…{others}"
         )
     return columns
 
@@ -136,8 +139,18 @@ def _no_index(unused: list[str], files: int) -> str:
     )
 
 
-def _column_names(file: Path, encoding: str | None) -> list[str]:
-    """The names of a table's columns; for JSON lines, the fields of the first rows."""
+def _field(row: dict[str, Any], name: str) -> Any:
+    """A field of a row of JSON: of its own, or within objects, as in payload.host."""
+    if name in row or "." not in name:
+        return row.get(name)
+    first, _, rest = name.partition(".")
+    inner = row.get(first)
+    return _field(inner, rest) if isinstance(inner, dict) else None
+
+
+def _column_names(file: Path, encoding: str | None, paths: Iterable[str] = ()) -> list[str]:
+    """The names of a table's columns; for JSON lines, the fields of the first rows, and those of `paths` that
+    are within their objects."""
     if file.suffix == ".parquet":
         return list(open_any_parquet(file).schema_arrow.names)
     if table_suffix(file) == ".csv":
@@ -146,7 +159,11 @@ def _column_names(file: Path, encoding: str | None) -> list[str]:
         return header
     # A field that one row lacks may occur in others.
     rows = islice(json_rows(file, on_unreadable=lambda *_: None), _JSON_SAMPLE_ROWS)
-    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    sample = [row for _, row in rows]
+    names = list(dict.fromkeys(name for row in sample for name in row))
+    names += [
+        path for path in paths if any(path not in row and _field(row, path) is not None for row in sample)
+    ]
     if not names:
         next(json_rows(file), None)  # Raises the fault of the first row.
     return names
@@ -246,14 +263,14 @@ def _read(file: Path, columns: dict[str, str], bad: BadRows, encoding: str | Non
         bad.count(file, 1)
         try:
             values = {
-                ours: convert_value(row.get(theirs), _TYPES[ours], _label(ours, theirs))
+                ours: convert_value(_field(row, theirs), _TYPES[ours], _label(ours, theirs))
                 for ours, theirs in others.items()
             }
         except ValueError as error:
             bad.add(_WRONG_VALUE, f"{_place(number, line())}, {error}", str(file))
             continue
         if times:
-            values["time"] = text_of_time(row.get(times))
+            values["time"] = text_of_time(_field(row, times))
         batch.append({**values, _ROW: number, _LINE: line()})
         if len(batch) >= BATCH_ROWS:
             yield pa.Table.from_pylist(batch, schema=schema)

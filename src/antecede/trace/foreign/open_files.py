@@ -150,7 +150,7 @@ def open_bytes(path: Path, max_bytes: int | None = None) -> Iterator[IO[bytes]]:
         except (EOFError, zlib.error, gzip.BadGzipFile, OSError, ValueError) as error:
             if name is None or isinstance(error, UnicodeError):
                 raise
-            raise InputError(f"{path} is damaged {name}: {error}") from error
+            raise InputError(f"{path} is damaged {name} ({error}); copy it again") from error
 
 
 def _decompressed(raw: IO[bytes], name: str, limit: int) -> IO[bytes]:

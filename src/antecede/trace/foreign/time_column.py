@@ -20,6 +20,10 @@ from antecede.trace.validate import is_text
 _WHAT = "rows whose time cannot be read, kept in their place"
 _HINT = "; --map time= does without it"
 
+_COARSER = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+_LIKELY_SECONDS = (10**9, 5 * 10**9)
+"""Numbers of seconds since 1970 that logs are likely to have: the years 2001 to 2128."""
+
 
 class TimeColumn:
     """The times of one file, batch by batch, in nanoseconds; `theirs` is what the file calls the column."""
@@ -33,8 +37,11 @@ class TimeColumn:
         place = rows.column_names.index("time")
         column = rows.column("time")
         if self._theirs:
+            is_number = not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type))
             column = self._read(column)
             self._count(rows, column, row_number)
+            if self._unit is None and is_number:
+                self._note_likely_unit(column)
         times = self._filled(column, rows.column("index"))
         return rows.set_column(place, "time", times)
 
@@ -91,6 +98,19 @@ class TimeColumn:
             for number, value in zip(numbers, values, strict=True)
         )
         self._bad.add_all(_WHAT, examples, times.null_count, str(self._file), left_out=False)
+
+    def _note_likely_unit(self, times: pa.ChunkedArray) -> None:
+        """Note that numbers which were taken for nanoseconds are rather times since 1970 in another unit."""
+        least, most = pc.min_max(times).as_py().values()
+        for unit, name in _COARSER.items():
+            first, end = (each * UNITS["s"] // UNITS[unit] for each in _LIKELY_SECONDS)
+            if least is not None and first <= least <= most < end:
+                field = self._theirs if self._theirs == "time" else f"{self._theirs} (time)"
+                self._bad.note(
+                    "time",
+                    f"{field} is read as nanoseconds, and its values look like {name} since 1970: if they "
+                    f"are, add --map time.unit={unit}, and if not, time.unit=ns",
+                )
 
     def _filled(self, times: pa.ChunkedArray, index: pa.ChunkedArray) -> pa.ChunkedArray:
         """The times without gaps: each gap has the previous time, or else the first one after it."""
