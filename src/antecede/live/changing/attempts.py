@@ -69,6 +69,13 @@ class Attempts:
         """The link to the most recently asked contact."""
         self.wants_history = False
 
+    @property
+    def contact(self) -> str:
+        """The name of the most recently asked contact; empty if there is none."""
+        if self._asked is None or self._asked not in self._core.links:
+            return ""
+        return self._core.partner_name(self._asked)
+
     async def found(self, founders: Sequence[Member]) -> None:
         """Begin the group as one of its founders, unless this process was a member before and has lost its
         store. That is certain only when a majority of the founders is connected and none of them knows this

@@ -18,7 +18,7 @@ import itertools
 from typing import Any
 
 from antecede.errors import AntecedeError
-from antecede.live.changing.events import LeaveAsked, MoveAsked
+from antecede.live.changing.events import LeaveAsked, MoveAsked, SuperPeersLost
 from antecede.live.changing.failover import Failover
 from antecede.live.changing.group import DynamicGroup, Restore
 from antecede.live.changing.inspection import PhoneInspection
@@ -53,6 +53,8 @@ class PhoneGroup(DynamicGroup):
         """By name, why super peers could not be reached at the last attempt."""
         self._calling = ""
         """The super peer that is being called, until it has greeted."""
+        self._gone = ""
+        """The super peers whose places it has given up, if that is why it joins again."""
         super().__init__(settings, None, restore, clock)
         self._inspection = PhoneInspection(self._core)
         self._turns = itertools.cycle(settings.super_peer_list())
@@ -218,8 +220,7 @@ class PhoneGroup(DynamicGroup):
             event = self._failover.check(set(self._connected_addresses()), self._clock.now())
             self._report_cut_off()
             if event is not None:
-                self._log.warning("its super peer %s is out of reach: %s", self.super_peer, event)
-                core.step(event)
+                self._turn_away(event)
             if self._failover.seeks:
                 self._seek(next(self._turns))
             self._retained = core.retained_bytes
@@ -227,6 +228,25 @@ class PhoneGroup(DynamicGroup):
         self._connections.tick()
         self._driver.tick()
         self._on_step()
+
+    def _turn_away(self, event: MoveAsked | SuperPeersLost) -> None:
+        """Move to another super peer, or give up the places at those that are out of reach."""
+        core, me, current = self._core, self.settings.me, self.super_peer
+        if isinstance(event, MoveAsked):
+            to = core.partner_name(event.link)
+            self._log.warning("%s is out of reach, so %s moves to %s", current, me, to)
+        else:
+            names = [core.greeted[each].name for each in event.addresses if each in core.greeted]
+            gone = ", ".join(names)
+            self._log.warning("%s is out of reach, and %s gives up its place there", gone, me)
+            self._gone = gone if core.hub in event.addresses else ""
+        core.step(event)
+
+    def _describe_return(self) -> str:
+        me, gone, self._gone = self.settings.me, self._gone, ""
+        if gone:
+            return f"{me}'s super peer {gone} is gone, and {me} joins again behind another one"
+        return f"{me} has no place at its super peer any more, and joins again"
 
     def _report_cut_off(self) -> None:
         if not self._failover.seeks:
