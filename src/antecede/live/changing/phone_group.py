@@ -29,6 +29,8 @@ from antecede.live.envelope import Body
 from antecede.live.headers import About
 from antecede.live.messages import MessageId
 from antecede.live.settings import Member, Settings
+from antecede.live.transport.frames import RefusedError
+from antecede.live.transport.reachability import Unreached, describe
 from antecede.live.view import View, ViewMember
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.state import Phase
@@ -57,6 +59,7 @@ class PhoneGroup(DynamicGroup):
         """The super peers whose places it has given up, if that is why it joins again."""
         super().__init__(settings, None, restore, clock)
         self._inspection = PhoneInspection(self._core)
+        self._unreached = Unreached(self._log)
         self._turns = itertools.cycle(settings.super_peer_list())
 
     def _create_core(self, settings: Settings) -> PhoneCore:
@@ -261,6 +264,7 @@ class PhoneGroup(DynamicGroup):
         """Call a super peer to establish a link."""
         if not self._calling:
             self._calling = who.name
+            self._unreached.calling(who.name)
             task = asyncio.create_task(self._call(who))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
@@ -269,12 +273,22 @@ class PhoneGroup(DynamicGroup):
         try:
             await self._connections.seek(who.at or "", who.name, self._on_greeted)
         except (OSError, TimeoutError, AntecedeError) as error:
-            self._log.info("%s cannot be reached: %s", who.name, error, extra={"peer": who.name})
-            self._reasons[who.name] = str(error) or "it does not answer"
+            name, me, reason = who.name, self.settings.me, describe(error)
+            if not isinstance(error, AntecedeError):
+                self._unreached.failed(name, who.at or "", reason)
+            elif self._attempts.is_news(name, reason):
+                text = (
+                    error.by(name, me)
+                    if isinstance(error, RefusedError)
+                    else f"{me} refuses {name}: {reason}"
+                )
+                self._log.warning("%s", text, extra={"peer": name})
+            self._reasons[name] = reason
             self._calling = ""
 
     def _on_greeted(self, link: int) -> None:
         self._reasons.pop(self._calling, None)
+        self._unreached.reached(self._calling)
         self._calling = ""
 
     async def _stop(self) -> None:
