@@ -161,6 +161,17 @@ class Group(ConsumerSide, ProducerSide):
         nobody waits for this member any more. If that takes longer than `timeout` seconds, it raises
         `TimeoutError` and continues to leave; then call `aclose`, or wait again."""
 
+    async def move(self, to: str) -> None:
+        """At a phone: move to another of its super peers, by name. Returns when the move is complete."""
+        raise LocalError(f"move: {self.settings.me} is no phone with `super_peers`")
+
+    async def expel(self, phone: str) -> None:
+        """At a super peer: retire a phone that is behind it, by name."""
+        raise LocalError(f"expel: {phone} is not a phone with `super_peers` behind {self.settings.me}")
+
+    def __repr__(self) -> str:
+        return f"<group '{self.settings.group}' at {self.me}: {self.state}>"
+
     @property
     def address(self) -> str | None:
         """The address at which the others reach this member."""

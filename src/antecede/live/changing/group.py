@@ -378,6 +378,8 @@ class DynamicGroup(Group):
         core = self._core
         labels = {stream: self._names[stream] for stream in core.member.addresses if stream != core.me}
         found = [stream for stream, label in labels.items() if who in (label, label.partition("~")[0])]
+        if not found and who in (self.me, self.settings.me):
+            raise LocalError(f"{who} is this member itself; `leave` ends its membership")
         if not found:
             raise LocalError(f"{who} is not another member of the group")
         self._away.check_removable(who, found)
