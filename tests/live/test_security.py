@@ -327,7 +327,13 @@ def test_the_keys_command_creates_folders_and_refuses_invalid_requests(tmp_path:
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout
     assert (tmp_path / "k" / "phone" / "token").exists()
-    assert "ana: its keys are unchanged" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
+    assert "ana: its keys are unchanged" in run("k", "ana", cwd=tmp_path).stdout
+    other = run("k", "dana", "ana", "--group", "hall", cwd=tmp_path)
+    assert (other.returncode, other.stdout) == (2, "")
+    assert other.stderr.startswith(
+        "error: k/ana has keys for group 'room', not 'hall'; write --group room, or "
+    )
+    assert not (tmp_path / "k" / "dana").exists()
     assert "phone: its keys are unchanged" in run("k", "--phone", "phone", cwd=tmp_path).stdout
     before = (tmp_path / "k" / "phone" / "token").read_bytes()
     assert "phone: renewed" in run("k", "--renew", "phone", "--days", "3", cwd=tmp_path).stdout

@@ -53,7 +53,7 @@ def console(
     One member is enough to see the group as that one sees it; with all of them the page knows who has what.
     The page is served to this machine alone until Ctrl-C, behind a token in the address that is printed. It
     shows the names of members and messages, and no bodies. antecede node, cluster and simulate have
-    --console too. docs/console.md has pictures.
+    --console too. The page on the console in the documentation has pictures.
     """
     sources = [*map(_of_config, config or []), *_connected(connect or [], token)]
     if not sources:

@@ -21,7 +21,8 @@ class MemberOptions:
     config: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[CONFIG]", help="A TOML file with these settings and more; see docs/live.md."
+            metavar="[CONFIG]",
+            help="A TOML file with these settings and more; see Live groups in the documentation.",
         ),
     ] = None
     group: Annotated[str | None, typer.Option("--group", help="The group's name.")] = None

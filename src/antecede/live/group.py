@@ -53,7 +53,7 @@ from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.suspicion import Suspicions
 from antecede.live.transport.listener import Listener
-from antecede.live.view import ChangeKind, MemberChange, View
+from antecede.live.view import ChangeKind, MemberChange, View, describe_change
 from antecede.protocols.base import LocalError
 
 if TYPE_CHECKING:
@@ -480,9 +480,7 @@ class Group(ConsumerSide, ProducerSide):
         """Report a change of a member to listeners."""
         name = label.partition("~")[0]
         change = MemberChange(kind, label, name, by, message, text, time.time())
-        self._log.info(
-            "%s %s%s", label, kind, f": {text}" if text else f" by {by}" if by else "", extra={"peer": name}
-        )
+        self._log.info("%s", describe_change(change), extra={"peer": name})
         if kind in ("left", "removed"):
             self._requests.give_up(label, kind)
         self._observers.tell_change(change)
