@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import antecede
 from antecede.live.group import Group
 from antecede.live.messages import Message, Notice
@@ -46,6 +48,11 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+def be_impostors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let members start with the keys of others, as only an impostor would."""
+    monkeypatch.setattr("antecede.live.security.identity._refuse_keys_of_others", lambda *_: None)
 
 
 @contextlib.asynccontextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import PATIENCE, run, until
+from live_groups import PATIENCE, Ear, run, until
 from phone_rooms import phone_room
 
 from antecede.errors import InputError
@@ -253,3 +254,44 @@ def test_invalid_phone_settings_are_refused() -> None:
     check("lists its super_peers", contact="ana@:1", behind="ana")
     every = {"protocol": "hcg", "founders": ["pia@:2"], "listen": ":2"}
     check("every subgroup is on linear time", **every, subgroups={"pia": "real 50ms 10ms"})
+
+
+@pytest.mark.parametrize("restores", [True, False])
+def test_what_a_phone_missed_with_its_super_peer_is_restored_or_reported(
+    tmp_path: Path, restores: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others deliver messages while the phone has no super peer."""
+
+    async def test() -> None:
+        async with phone_room(tmp_path) as room:
+            options: dict[str, Any] = {} if restores else {"restore": None}
+            pia = await room.start_phone("pia", "cy", "bo", **options)
+            events = Ear(pia, listens=False)
+            await room.groups["ana"].broadcast("before")
+            await room.agree({"before"}, "ana", "bo", "cy", "pia")
+            before = pia.me
+            await room.stop("cy")
+            await room.groups["ana"].broadcast("meanwhile")
+            await until(lambda: pia.me != before and pia.state == "open", "its return")
+            await room.groups["ana"].broadcast("after")
+            await until(lambda: "after" in room.boards["pia"].bodies, "what comes after its return")
+            await events.stop()
+            board = room.boards["pia"]
+            if restores:
+                assert board.bodies == ["before", "meanwhile", "after"]
+                assert events.texts("gap") == []
+            else:
+                assert board.bodies == ["before", "after"]
+                assert events.texts("gap") == [gap]
+                assert gap in [each.message for each in caplog.records if each.levelno == logging.WARNING]
+            returning = "pia's super peer cy is gone, and pia joins again behind another one"
+            assert events.texts("returning") == [returning]
+
+    gap = (
+        "pia starts again from bo's state: messages that others delivered meanwhile are not delivered here; "
+        "pass `restore` to receive them as state"
+    )
+    run(test())
+    of_pia = [each for each in caplog.records if getattr(each, "member", "") == "pia"]
+    assert all(each.levelno < logging.ERROR and "removed" not in each.message for each in of_pia)
+    assert not any("SuperPeersLost(" in each.message or "MoveAsked(" in each.message for each in of_pia)

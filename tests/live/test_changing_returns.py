@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import run, until
+from live_groups import Ear, run, until
 from rooms import room
 from stores import SOCKET
 
@@ -368,5 +368,38 @@ def test_a_connection_whose_link_was_just_forgotten_is_ignored(tmp_path: Path) -
             assert not ana._connections.is_connected(ends[1])
             ana._core.links[link] = ends
             assert ana._connections.is_connected(ends[1])
+
+    run(test())
+
+
+def test_a_member_that_returns_without_a_restore_hook_reports_what_it_does_not_get(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy") as group:
+            dana = await group.start("dana", restore=None)
+            await group.have_view("ana", "bo", "cy", "dana")
+            events = Ear(dana, listens=False)
+            before = dana.me
+            await group.groups["ana"].remove("dana")
+            await until(lambda: dana.me != before and dana.state == "open", "its return")
+            (gap,) = events.texts("gap")
+            assert gap.startswith("dana starts again from ")
+            assert gap.endswith("pass `restore` to receive them as state")
+            await events.stop()
+
+    run(test())
+
+
+def test_a_member_that_returns_to_members_without_states_reports_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path, "ana", "bo", "cy", snapshot=None) as group:
+            dana = await group.start("dana")
+            await group.have_view("ana", "bo", "cy", "dana")
+            events = Ear(dana, listens=False)
+            before = dana.me
+            await group.groups["ana"].remove("dana")
+            await until(lambda: dana.me != before and dana.state == "open", "its return")
+            (gap,) = events.texts("gap")
+            assert "has no state to give: messages that others delivered meanwhile" in gap
+            await events.stop()
 
     run(test())

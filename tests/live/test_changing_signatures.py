@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import PATIENCE, run, until
+from live_groups import PATIENCE, be_impostors, run, until
 from rooms import Room, room
 
 import antecede
@@ -93,7 +93,10 @@ def test_members_that_do_not_all_sign_refuse_each_other(tmp_path: Path) -> None:
     run(test())
 
 
-def test_keys_of_another_group_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_of_another_group_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_impostors(monkeypatch)
     folder = make(tmp_path / "keys")
     caplog.set_level(logging.INFO, "antecede.live")
 

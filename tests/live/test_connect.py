@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import free_ports, run, until
+from live_groups import be_impostors, free_ports, run, until
 
 import antecede
 from antecede.live.overlapping.node import Node
@@ -347,7 +347,9 @@ def test_a_process_without_the_secret_is_refused(tmp_path: Path) -> None:
     run(test())
 
 
-def test_keys_are_for_one_name_and_one_network(tmp_path: Path) -> None:
+def test_keys_are_for_one_name_and_one_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    be_impostors(monkeypatch)
+
     async def test() -> None:
         make_keys(tmp_path / "keys", "acme", ["ana", "bo", "cy"], [], 30, {}, [])
         ports = dict(zip(("ana", "bo"), free_ports(2), strict=True))

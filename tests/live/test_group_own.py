@@ -162,7 +162,7 @@ def test_a_member_that_only_broadcasts_is_warned_that_it_does_not_consume(
             assert ana.problems() == []
             assert "never" not in [each.body for each in listening.own]
         warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-        assert [text.split(":")[0] for text in warnings] == ["full", "no longer full"]
+        assert [text.split(":")[0] for text in warnings] == ["full", "over"]
         assert len(ear.texts("full")) == len(ear.texts("room")) == 1
 
     run(test())

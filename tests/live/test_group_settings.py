@@ -23,7 +23,14 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
     ("wrong", "text"),
     [
         ({"lissten": ":7000"}, "join: unknown setting lissten; did you mean listen?"),
-        ({"listen": 7000}, "listen"),
+        ({"listen": 7000}, 'listen: 7000 is a number; write a text, such as ":7000"'),
+        ({"metrics": 9101}, 'metrics: 9101 is a number; write a text, such as ":9101"'),
+        ({"me": 5}, 'me: 5 is a number; write a text, such as "ana"'),
+        ({"own": "no"}, "own: 'no' is a text; write true or false"),
+        ({"heartbeat": 3}, 'heartbeat: 3 is a number; write a text, such as "3s"'),
+        ({"store": 3}, 'store: 3 is a number; write a text, such as "ana-store"'),
+        ({"subgroups": 3}, "subgroups: 3 is a number; write a table"),
+        ({"faults": {"loss": "much"}}, "faults.loss: it is a text; write a number"),
         ({"listen": "7000"}, "listen: '7000' is not an address; write host:port"),
         ({"listen": ":70000"}, "listen: ':70000' is not an address"),
         ({"web": "here"}, "web: 'here' is not an address"),
@@ -34,11 +41,17 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
         ({"peers": ["bo@ws://host:port"]}, "peers: 'ws://host:port' is not an address"),
         ({"peers": "bo"}, "peers"),
         ({"peers": 5}, "peers"),
-        ({"peers": [5]}, "peers"),
+        ({"peers": [5]}, 'peers[0]: it is a number; write a text or a table, such as "bo@host:7000"'),
         ({"peers": [{"nam": "bo"}]}, "peers"),
+        ({"peers": [{"at": ":1"}]}, "peers[0]: `name` is missing"),
         ({"peers": ["bo", "bo@127.0.0.1:7001"]}, "peers: bo is listed twice"),
-        ({"peers": ["ana"]}, "peers: ana is listed twice"),
+        ({"peers": ["ana"]}, "peers: ana is this member itself; list only the others"),
         ({"peers": ["b o"]}, "'b o' is not a name"),
+        (
+            {"peers": ["bo:7102"]},
+            "'bo:7102' is not a name: a member has a name and an address; write bo@host:7102",
+        ),
+        ({"peers": ["10.0.0.1:7102"]}, "write NAME@10.0.0.1:7102"),
         ({"me": ""}, "'' is not a name"),
         ({"subgroups": {"ana": "vector"}}, "subgroups: only hcg and basic have them, not mbcp"),
         ({"protocol": "hcg", "subgroups": {"zoe": "vector"}}, "subgroups: zoe is not among the gateways"),
@@ -54,7 +67,22 @@ GOOD: dict[str, Any] = {"group": "room", "me": "ana", "peers": ["bo@127.0.0.1:70
         ({"behind": "bo"}, "ana is behind bo, but only freescale has super peers; this is mbcp"),
         ({"behind": "sue", "protocol": "freescale"}, "ana is behind sue, who is not among the members"),
         ({"limit": -1}, "limit"),
-        ({"limit": "much"}, "limit"),
+        ({"limit": "much"}, "limit: 'much' is not a number of bytes; write one like 100MB or 2GiB"),
+        ({"limit": 1.5}, 'limit: 1.5 is a number; write a whole number, such as "32MB"'),
+        ({"park": "some"}, "park: 'some' is not a number of bytes"),
+        (
+            {"web": ":0"},
+            "web: it is for phones, and only groups with protocol freescale, hcg or basic have them",
+        ),
+        ({"retain": "7d"}, "history, retain: they are for members of groups with founders or a contact"),
+        ({"peers": [], "contact": "ana@:1"}, "contact: ana is this member itself; name another one"),
+        ({"peers": [], "super_peers": ["ana@:1"]}, "super_peers: ana is this member itself"),
+        ({"peers": [], "super_peers": ["bo"]}, "super_peers: where is bo? Write bo@host:port"),
+        (
+            {"peers": [], "founders": ["ana"], "snapshot": b"x"},
+            "snapshot: it must be a function, and is of type",
+        ),
+        ({"peers": [], "contact": "bo@:1", "restore": "x"}, "restore: it must be a function"),
         ({"faults": {"delay": "soon"}}, "faults"),
         ({"faults": {"cut_every": "0s"}}, "faults"),
         ({"faults": {"loss": 2.0}}, "faults"),
@@ -113,13 +141,37 @@ def test_an_unknown_key_in_a_settings_file_is_named_with_the_file(tmp_path: Path
     with pytest.raises(InputError, match=r"ana\.toml: .*`me`"):
         Settings.load(file)
     file.write_text("group = room")
-    with pytest.raises(InputError, match=r"ana\.toml: "):
+    with pytest.raises(InputError, match=r"ana\.toml: .*; a text needs quotes, as in group = \"room\""):
         Settings.load(file)
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"ana\.toml: not text"):
         Settings.load(file)
     with pytest.raises(InputError, match=r"eve\.toml: No such file"):
         Settings.load(tmp_path / "eve.toml")
+
+
+def test_sizes_are_numbers_or_texts(tmp_path: Path) -> None:
+    file = tmp_path / "ana.toml"
+    file.write_text('group = "room"\nme = "ana"\nlimit = "32MB"\npark = "1GiB"\n')
+    assert Settings.load(file) == Settings.create(group="room", me="ana", limit=32_000_000, park=1 << 30)
+
+    async def test() -> None:
+        async with antecede.connect(me="ana", limit="32MB") as node:
+            assert node.settings.limit == 32_000_000
+
+    run(test())
+
+
+def test_a_member_that_can_never_be_connected_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with antecede.join("room", me="ana", peers=["bo"]):
+            pass
+
+    run(test())
+    assert caplog.messages == [
+        "ana calls nobody, since its `peers` have no addresses, and nobody can call it: set `listen`, or "
+        "write bo@host:port"
+    ]
 
 
 def test_a_settings_file_equals_keyword_settings(tmp_path: Path) -> None:
@@ -140,7 +192,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_stays_open(tmp_path: Path) ->
             taken.listen()
             at, free = (each.getsockname()[1] for each in (taken, chosen))
             chosen.close()
-            mine = {**GOOD, "store": tmp_path / "ana.db"}
+            mine = {**GOOD, "protocol": "freescale", "store": tmp_path / "ana.db"}
             with pytest.raises(InputError, match=rf"^listen: cannot listen at :{at}: "):
                 await antecede.join(**mine, listen=f":{at}")
             with pytest.raises(InputError, match=rf"^web: cannot listen at :{at}: "):

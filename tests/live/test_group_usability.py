@@ -220,7 +220,7 @@ def test_messages_stuck_for_a_phone_whose_super_peer_is_gone_are_reported(
             await until(lambda: not eve.problems())
         warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
         of_eve = [text for text in warnings if "phone cannot be reached" in text]
-        assert [text.split(":")[0] for text in of_eve] == ["unreachable", "no longer unreachable"]
+        assert [text.split(":")[0] for text in of_eve] == ["unreachable", "over"]
 
     run(test())
 

@@ -45,8 +45,14 @@ def test_members_are_listed_removed_and_prepared_from_a_shell(tmp_path: Path) ->
             assert sorted(each["name"] for each in shown["members"]) == ["ana", "bo", "cy", "dana"]
             code, output = await antecede("members", config)
             assert (code, "this one" in output, "connected" in output) == (0, True, True)
+            code, output = await antecede("members", config, "leav")
+            wrong = (
+                "error: Invalid value for 'action': 'leav' is not one of 'list', 'add', 'remove', 'leave'.\n"
+            )
+            assert (code, output) == (2, wrong)
 
             code, output = await antecede("members", config, "add", "eve")
+            assert '# metrics = "' in output
             newcomer = tomllib.loads(output)
             assert (code, newcomer["me"], len(newcomer["contact"])) == (0, "eve", 4)
             Settings.create(**newcomer).validate_changing()
@@ -81,7 +87,7 @@ def test_invalid_members_commands_are_refused_in_one_line(tmp_path: Path) -> Non
             config = configure(group, "ana")
             for arguments, expected in (
                 (["remove", "zoe"], "zoe is not another member"),
-                (["remove", "ana"], "ana is not another member"),
+                (["remove", "ana"], "ana is this member itself; `leave` ends its membership"),
                 (["remove"], "need a NAME"),
                 (["leave", "bo"], "leave take none"),
                 (["add", "bo"], "bo is a member already"),

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from live_groups import run, until
+from live_groups import be_impostors, run, until
 from phone_rooms import PhoneRoom, phone_room
 
 from antecede.live.changing.phone_group import CutOffError
@@ -83,7 +83,10 @@ def test_a_connection_does_not_outlive_its_token(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_phone_cannot_use_another_name_nor_a_member_join_by_websocket(tmp_path: Path) -> None:
+def test_a_phone_cannot_use_another_name_nor_a_member_join_by_websocket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_impostors(monkeypatch)
     folder = make(tmp_path / "keys")
 
     async def test() -> None:

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from live_groups import free_ports, run, until
@@ -42,7 +43,7 @@ async def server(answer: bytes | None) -> AsyncIterator[int]:
         listening.close()
 
 
-def test_a_connection_failure_is_logged_after_a_while_once_per_reason(
+def test_a_connection_failure_is_logged_after_a_while_and_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "antecede.live")
@@ -53,21 +54,69 @@ def test_a_connection_failure_is_logged_after_a_while_once_per_reason(
     unreached.failed("bo", ":1", "connection refused")
     assert not caplog.records
     now += 5.5
-    for reason in ("connection refused", "it did not answer", "connection refused"):
-        unreached.failed("bo", ":1", reason)
-    lines = [
-        f"bo is not reachable at :1: {why}; still trying"
-        for why in ("connection refused", "it did not answer")
-    ]
+    for _ in range(250):  # a host that alternates between two states
+        for reason in ("connection refused", "it did not answer"):
+            unreached.failed("bo", ":1", reason)
+        now += 0.2
+    unreached.failed("bo", ":2", "connection refused")  # its other address
+    lines = [f"bo is not reachable at {at}: connection refused; still trying" for at in (":1", ":2")]
+    assert warnings_in(caplog) == lines
+    now += 11.0
+    for _ in range(2):
+        unreached.failed("bo", ":1", "it did not answer")
+    lines.append("bo is not reachable at :1: it did not answer; still trying")
     assert warnings_in(caplog) == lines
     unreached.reached("bo")
     unreached.reached("bo")
-    assert caplog.messages[2:] == ["bo is reached"]
+    assert caplog.messages[3:] == ["bo is reached"]
     unreached.failed("bo", ":1", "connection refused")
-    assert len(caplog.records) == 3
+    assert len(caplog.records) == 4
     now += 5.5
     unreached.failed("bo", ":1", "connection refused")
-    assert warnings_in(caplog)[2:] == lines[:1]
+    assert warnings_in(caplog)[3:] == lines[:1]
+
+
+def test_a_contact_that_cannot_be_reached_is_named_once_with_its_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "antecede.live")
+    (port,) = free_ports(1)
+    line = f"bo is not reachable at 127.0.0.1:{port}: connection refused; still trying"
+
+    async def test() -> None:
+        contact = f"bo@127.0.0.1:{port}"
+        joining = asyncio.ensure_future(_join(me="ana", listen=":0", contact=contact))
+        await until(lambda: line in warnings_in(caplog), "the line")
+        await asyncio.sleep(1.0)
+        joining.cancel()
+
+    run(test())
+    assert caplog.messages == [line]
+
+
+def test_super_peers_that_cannot_be_reached_are_named_once_with_their_addresses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "antecede.live")
+    ports = free_ports(2)
+    places = [f"{name}@127.0.0.1:{port}" for name, port in zip(("ana", "bo"), ports, strict=True)]
+    lines = {
+        f"{name} is not reachable at {at}: connection refused; still trying"
+        for name, _, at in (place.partition("@") for place in places)
+    }
+
+    async def test() -> None:
+        joining = asyncio.ensure_future(_join(me="pia", super_peers=places))
+        await until(lambda: lines <= {*warnings_in(caplog)}, "the lines")
+        await asyncio.sleep(1.0)
+        joining.cancel()
+
+    run(test())
+    assert sorted(caplog.messages) == sorted(lines)
+
+
+async def _join(**options: Any) -> antecede.Group:
+    return await antecede.join("room", **options)
 
 
 def test_a_refused_connection_to_a_member_is_logged(caplog: pytest.LogCaptureFixture) -> None:

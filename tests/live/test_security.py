@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import until
+from live_groups import be_impostors, until
 
 import antecede
 from antecede.errors import InputError
@@ -72,8 +72,14 @@ async def refused_at(*groups: Group, words: str = "") -> str:
     ],
 )
 def test_a_member_that_cannot_prove_its_name_is_refused_and_logged(
-    folder: Path, bo_keys: str | None, reason: str, caplog: pytest.LogCaptureFixture
+    folder: Path,
+    bo_keys: str | None,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    be_impostors(monkeypatch)
+
     async def test() -> None:
         mine = folder / "right" / "ana"
         async with antecede.join(GROUP, me="ana", listen=":0", peers=["bo"], keys=mine) as ana:
@@ -92,8 +98,11 @@ def test_a_member_that_cannot_prove_its_name_is_refused_and_logged(
     assert reason in caplog.text
 
 
-def test_a_stranger_claiming_a_member_s_name_is_not_reported_as_that_member_s_problem(folder: Path) -> None:
+def test_a_stranger_claiming_a_member_s_name_is_not_reported_as_that_member_s_problem(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise anybody could make a healthy member look refused."""
+    be_impostors(monkeypatch)
 
     async def test() -> None:
         mine = folder / "right"
@@ -135,7 +144,10 @@ def test_a_member_without_keys_refuses_tls_with_a_reason(folder: Path) -> None:
         ("garbled", "its token is not a token"),
     ],
 )
-def test_a_phone_shows_a_token(folder: Path, tmp_path: Path, phone_keys: str, reason: str | None) -> None:
+def test_a_phone_shows_a_token(
+    folder: Path, tmp_path: Path, phone_keys: str, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_impostors(monkeypatch)
     mine = folder / phone_keys
     if not mine.exists():
         mine = tmp_path / "phone"
@@ -237,6 +249,37 @@ def test_insecure_or_invalid_settings_are_refused(given: dict[str, Any], words: 
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("me", "keys_of", "why"),
+    [
+        ("ana", "right/bo", r"bo/certificate.pem is for bo of group 'the room', and this is ana of group"),
+        ("bo", "elsewhere/bo", "bo/certificate.pem is for bo of group 'another room', and this is bo"),
+        ("tim", "right/phone", "phone/sign.pem is for phone of group 'the room', and this is tim"),
+    ],
+)
+def test_keys_of_another_member_or_group_are_refused_at_once(
+    folder: Path, me: str, keys_of: str, why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        Security(Settings.create(group=GROUP, me=me, peers=["sue"], keys=folder / keys_of))
+
+
+def test_a_phone_with_a_token_calls_only_where_tokens_are_checked(folder: Path) -> None:
+    def check(**given: Any) -> None:
+        Security(Settings.create(group=GROUP, me="phone", keys=folder / "right" / "phone", **given))
+
+    why = (
+        "phone has a token and no certificate, so sue lets it in only at its `web`; write sue@wss://host:port"
+    )
+    for place in ("sue@:7000", "sue@ws://127.0.0.1:8000"):
+        with pytest.raises(InputError, match=f"super_peers: {why}"):
+            check(super_peers=[place])
+        with pytest.raises(InputError, match=f"peers: {why}"):
+            check(behind="sue", peers=[place, "ana"])
+    check(super_peers=["sue@wss://127.0.0.1:8000"])
+    check(behind="sue", peers=["sue@wss://127.0.0.1:8000", "ana@:7000"])
+
+
 def test_insecure_links_beyond_this_machine_must_be_asked_for() -> None:
     for given in (
         {"listen": "0.0.0.0:7000", "insecure": True},
@@ -284,7 +327,13 @@ def test_the_keys_command_creates_folders_and_refuses_invalid_requests(tmp_path:
     assert made.returncode == 0, made.stderr
     assert 'keys = "k/ana"' in made.stdout
     assert (tmp_path / "k" / "phone" / "token").exists()
-    assert "ana: its keys are unchanged" in run("k", "ana", "--group", "hall", cwd=tmp_path).stdout
+    assert "ana: its keys are unchanged" in run("k", "ana", cwd=tmp_path).stdout
+    other = run("k", "dana", "ana", "--group", "hall", cwd=tmp_path)
+    assert (other.returncode, other.stdout) == (2, "")
+    assert other.stderr.startswith(
+        "error: k/ana has keys for group 'room', not 'hall'; write --group room, or "
+    )
+    assert not (tmp_path / "k" / "dana").exists()
     assert "phone: its keys are unchanged" in run("k", "--phone", "phone", cwd=tmp_path).stdout
     before = (tmp_path / "k" / "phone" / "token").read_bytes()
     assert "phone: renewed" in run("k", "--renew", "phone", "--days", "3", cwd=tmp_path).stdout

@@ -22,8 +22,7 @@ class MemberOptions:
         Path | None,
         typer.Argument(
             metavar="[CONFIG]",
-            help="A TOML file with these settings and more, which the page Live groups of the documentation "
-            "lists.",
+            help="A TOML file with these settings and more; see Live groups in the documentation.",
         ),
     ] = None
     group: Annotated[str | None, typer.Option("--group", help="The group's name.")] = None

@@ -152,7 +152,7 @@ def main() -> None:
     except AntecedeError as error:
         _fail(str(error))
     except _USAGE_ERROR as error:
-        _fail(error.format_message())
+        _fail(error.format_message().replace("Value error, ", ""))  # what pydantic puts before a reason
     except OSError as error:
         _fail(_in_words(error))
     except MemoryError as error:

@@ -116,7 +116,7 @@ def _state(member: dict[str, Any], me: str) -> str:
 
 def _ago(since: float | None) -> str:
     if since is None:
-        return "from the start"
+        return "the whole time"
     seconds = max(0, int(time.time() - since))
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -142,6 +142,7 @@ def _settings_for(name: str, settings: Settings, reply: dict[str, Any]) -> str:
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     lines.append(f"store = {json.dumps(f'{name}-store')}")
     lines.append('# listen = "HOST:7000"    # where the others reach it, if they are to call it')
+    lines.append('# metrics = "127.0.0.1:9100"    # for Prometheus')
     if settings.keys is not None:
         lines.append(
             f"keys = {json.dumps(f'keys/{name}')}    # antecede keys keys {name} --group {settings.group}"

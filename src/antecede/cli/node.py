@@ -16,6 +16,7 @@ from antecede.cli import show
 from antecede.cli.console import ConsoleFlag, serving
 from antecede.cli.live_options import MemberOptions
 from antecede.terminal import printable, printable_json
+from antecede.units import count_of
 
 if TYPE_CHECKING:
     from antecede.live.group import Group
@@ -142,7 +143,7 @@ def _print_introduction(group: Group) -> None:
     addresses = [address for address in (group.address, group.web_address) if address]
     at = f" at {' and '.join(addresses)}" if addresses else ""
     name = printable(f"{group.me} of {group.settings.group}")
-    show.err.print(f"{name}{at}; {len(group.members)} members", markup=False)
+    show.err.print(f"{name}{at}; {count_of(len(group.members), 'member')}", markup=False)
 
 
 async def _print_messages(group: Group, as_json: bool) -> None:

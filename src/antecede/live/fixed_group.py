@@ -48,6 +48,8 @@ class FixedGroup(Group):
         super().__init__(settings, core, self._roster.names, clock)
         self._inspection = FixedInspection(core, self._names, self._clock)
         self._reachability = Reachability(self._roster, settings.me, core.stability)
+        if why := settings.isolation():
+            self._log.warning("%s", why)
 
     @property
     def me(self) -> str:

@@ -53,7 +53,7 @@ from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
 from antecede.live.suspicion import Suspicions
 from antecede.live.transport.listener import Listener
-from antecede.live.view import ChangeKind, MemberChange, View
+from antecede.live.view import ChangeKind, MemberChange, View, describe_change
 from antecede.protocols.base import LocalError
 
 if TYPE_CHECKING:
@@ -160,6 +160,17 @@ class Group(ConsumerSide, ProducerSide):
         """Leave the group for good. Returns when every member has everything that was broadcast here, so that
         nobody waits for this member any more. If that takes longer than `timeout` seconds, it raises
         `TimeoutError` and continues to leave; then call `aclose`, or wait again."""
+
+    async def move(self, to: str) -> None:
+        """At a phone: move to another of its super peers, by name. Returns when the move is complete."""
+        raise LocalError(f"move: {self.settings.me} is no phone with `super_peers`")
+
+    async def expel(self, phone: str) -> None:
+        """At a super peer: retire a phone that is behind it, by name."""
+        raise LocalError(f"expel: {phone} is not a phone with `super_peers` behind {self.settings.me}")
+
+    def __repr__(self) -> str:
+        return f"<group '{self.settings.group}' at {self.me}: {self.state}>"
 
     @property
     def address(self) -> str | None:
@@ -469,9 +480,7 @@ class Group(ConsumerSide, ProducerSide):
         """Report a change of a member to listeners."""
         name = label.partition("~")[0]
         change = MemberChange(kind, label, name, by, message, text, time.time())
-        self._log.info(
-            "%s %s%s", label, kind, f": {text}" if text else f" by {by}" if by else "", extra={"peer": name}
-        )
+        self._log.info("%s", describe_change(change), extra={"peer": name})
         if kind in ("left", "removed"):
             self._requests.give_up(label, kind)
         self._observers.tell_change(change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Required, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, overload
 
 from antecede.errors import InputError
 from antecede.live.changing.group import DynamicGroup, Restore
@@ -18,6 +18,7 @@ from antecede.live.settings import FaultInjection, Member, Settings
 from antecede.live.subgroups.group import SubgroupMember
 from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
 from antecede.live.subgroups.settings import Subgroup
+from antecede.protocols.base import LocalError
 
 
 class JoinOptions(TypedDict, total=False):
@@ -39,8 +40,8 @@ class JoinOptions(TypedDict, total=False):
     sync: bool
     trace: str | Path | None
     own: bool
-    limit: int
-    park: int
+    limit: int | str
+    park: int | str
     remove_after: str | None
     heartbeat: str | None
     suspect_after: str | None
@@ -94,6 +95,9 @@ def join(
     return Joining(Settings.create(group=group, **options), snapshot, restore)
 
 
+_HOW = "write `async with antecede.join(...) as group` or `group = await antecede.join(...)`"
+
+
 class Joining:
     """A group that is not joined yet."""
 
@@ -101,6 +105,9 @@ class Joining:
         self, settings: Settings, snapshot: Snapshot | None = None, restore: Restore | None = None
     ) -> None:
         self._group: Group
+        for what, hook in (("snapshot", snapshot), ("restore", restore)):
+            if hook is not None and not callable(hook):
+                raise InputError(f"{what}: it must be a function, and is of type {type(hook).__name__}")
         if settings.super_peers:
             if snapshot is not None:
                 raise InputError("snapshot: nobody joins at a phone")
@@ -113,6 +120,16 @@ class Joining:
             self._group = SubgroupMember(settings)
         else:
             self._group = FixedGroup(settings)
+
+    if not TYPE_CHECKING:  # a type checker says it by itself
+
+        def __getattr__(self, name):
+            raise AttributeError(f"{name}: the group is not joined yet; {_HOW}")
+
+        def __enter__(self):
+            raise LocalError(f"`with` does not join a group; {_HOW}")
+
+        def __exit__(self, *_): ...
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._start().__await__()

@@ -67,7 +67,7 @@ class Problems:
         """A condition no longer holds; returns whether it did."""
         before = self._current.pop(key, None)
         if before is not None:
-            self._log.warning("no longer %s: %s", before.kind, before.text, extra={"peer": before.member})
+            self._log.warning("over: %s", before.text, extra={"peer": before.member})
         return before is not None
 
     def is_current(self, key: Hashable) -> bool:

@@ -7,9 +7,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from antecede import causality
+from antecede.errors import InputError
 from antecede.live.delivering import Deliveries, MessageIterator
 from antecede.live.messages import Message, MessageId, ParkedMessage
 from antecede.live.problems import Problems
+
+
+def require_message(call: str, message: object) -> Message:
+    if not isinstance(message, Message):
+        raise InputError(f"{call}: give it the message that was delivered, not {type(message).__name__}")
+    return message
 
 
 class ConsumerSide(abc.ABC):
@@ -31,7 +38,7 @@ class ConsumerSide(abc.ABC):
 
     def ack(self, message: Message) -> None:
         """`message`, which is in flight, has been processed: it will not be delivered again."""
-        self._deliveries.ack(message)
+        self._deliveries.ack(require_message("ack", message))
 
     def nack(self, message: Message, delay: float = 0.0) -> None:
         """The processing of `message`, which is in flight, has failed: it is delivered again after `delay`
@@ -39,7 +46,7 @@ class ConsumerSide(abc.ABC):
 
         Meanwhile nothing else is delivered. `message.deliveries` counts the attempts; `park` ends them.
         """
-        self._deliveries.nack(message, delay)
+        self._deliveries.nack(require_message("nack", message), delay)
 
     async def park(self, message: Message, reason: str = "") -> None:
         """Park `message`, which is in flight, durably, and continue with the messages after it.
@@ -49,7 +56,7 @@ class ConsumerSide(abc.ABC):
         Once they exceed `limit` bytes, parking raises a `LocalError` and the message is delivered again, so
         that a poison message blocks this application rather than filling its disk.
         """
-        await self._deliveries.park(message, reason)
+        await self._deliveries.park(require_message("park", message), reason)
         self._report_parked()
 
     def parked(self) -> list[ParkedMessage]:

@@ -101,7 +101,7 @@ class Requests:
                 return await pending.reply
         except TimeoutError as error:
             hint = "" if group._deliveries.is_awaited else "; no task asks for the group's next message"
-            text = f"{who} has not replied within {timeout:g} seconds{hint}"
+            text = f"{who} has not replied within {_seconds(timeout)}{hint}"
             raise RequestError(pending.who, "late", text) from error
         finally:
             del self.pending[number]
@@ -146,3 +146,7 @@ class Requests:
 def _is_called(origin: str, who: str) -> bool:
     """Whether an origin is the one that was asked, by label or by name."""
     return who in (origin, origin.partition("~")[0])
+
+
+def _seconds(number: float | None) -> str:
+    return "1 second" if number == 1 else f"{number or 0:g} seconds"

@@ -66,8 +66,10 @@ class ProducerSide(abc.ABC):
         when, to whom, and how long it is.
         """
         about = describe(headers, content_type)
-        if isinstance(to, str) or not to:
-            raise InputError("to: a list of names, with one at least")
+        if isinstance(to, str):
+            raise InputError(f'to: it is a list of names; write to=["{to}"]')
+        if not to:
+            raise InputError("to: name one member at least")
         if len(to) > MAX_ADDRESSEES:
             raise InputError(f"to: {len(to):,} names; a message has {MAX_ADDRESSEES:,} at most")
         async with asyncio.timeout(timeout):

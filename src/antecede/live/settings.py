@@ -14,7 +14,7 @@ import msgspec
 
 from antecede.errors import InputError
 from antecede.live.changing.protocols import WITH_PHONES
-from antecede.live.setting_names import refuse_unknown
+from antecede.live.setting_names import explain, parse_sizes, refuse_unknown
 from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
 from antecede.live.subgroups.settings import Subgroup, arrange, parse_lines
 from antecede.protocols.base import LocalError, Protocol
@@ -120,7 +120,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether this member's own messages are delivered to it too, in causal order with the others."""
     limit: int = 32 * 1024 * 1024
     """Bytes of messages, broadcast or delivered here and not stable, at which `broadcast` waits; the same for
-    own messages that this member's application has not received. It also limits parked messages."""
+    own messages that this member's application has not received. It also limits parked messages. `create` and
+    files accept a text such as "32MB", too."""
     park: int = 0
     """Bytes at which `broadcast` waits if only members that are away keep messages from becoming stable;
     these messages are in the store. 0 if there is no such second limit."""
@@ -173,7 +174,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             reason = error.strerror if isinstance(error, OSError) else "not text"
             raise InputError(f"{path}: {reason}") from None
         except (tomllib.TOMLDecodeError, msgspec.DecodeError) as error:
-            raise InputError(f"{path}: {error}") from None
+            hint = '; a text needs quotes, as in group = "room"' if "Invalid value" in str(error) else ""
+            raise InputError(f"{path}: {error}{hint}") from None
         if not isinstance(raw, dict):
             raise InputError(f"{path}: not a table of settings")
         for name in ("store", "trace", "keys", "secret", "console_token"):
@@ -198,10 +200,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             values[name] = _members(name, values.get(name, []))
         if isinstance(values.get("subgroups"), Mapping):
             values["subgroups"] = msgspec.to_builtins(dict(values["subgroups"]))
+        parse_sizes(values)
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
-            raise InputError(str(error)) from None
+            raise explain(error, values) from None
 
     def members(self) -> list[Member]:
         """The other members, in a fixed list."""
@@ -229,6 +232,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         lists = ("peers", self.members()), ("founders", self.first_members()), ("contact", self.contacts())
         everyone = (*lists, ("super_peers", self.super_peer_list()))
         return [(what, member) for what, members in everyone for member in members]
+
+    def isolation(self) -> str:
+        """Why a member with a fixed list of others can never be connected to any of them; empty if it can."""
+        others = self.members()
+        if not others or self.listen or self.web or any(each.at for each in others):
+            return ""
+        return (
+            f"{self.me} calls nobody, since its `peers` have no addresses, and nobody can call it: "
+            f"set `listen`, or write {others[0].name}@host:port"
+        )
 
     def contacts(self) -> list[Member]:
         return _parsed(self.contact)
@@ -261,20 +274,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.advertise is not None:
             _validate_advertised(self.advertise, self.listen)
         if self.web is not None and self.protocol not in WITH_PHONES:
-            raise InputError(f"web: it is for phones, and only groups with protocol {_PHONES} have them")
+            raise InputError(_no_phones(self.protocol))
         for member in (Member(self.me), *founders, *contacts):
             validate_name(member.name)
             if "~" in member.name:
                 raise InputError(f"'{member.name}' is not a name: ~ separates a name from its incarnation")
-        names = [member.name for member in founders]
+        self._validate_others(founders, contacts)
+        self._validate([*founders, *contacts])
+
+    def _validate_others(self, founders: list[Member], contacts: list[Member]) -> None:
+        names, which = [member.name for member in founders], "super_peers" if self.super_peers else "contact"
         if len(set(names)) < len(names):
             raise InputError("founders: one of them is listed twice")
         if founders and self.me not in names:
             raise InputError(f"founders: {self.me} is not among them; name a contact to join the group")
+        if contacts and all(member.name == self.me for member in contacts):
+            raise InputError(f"{which}: {self.me} is this member itself; name another one")
         for member in contacts:
             if member.at is None:
-                raise InputError(f"contact: where is {member.name}? Write {member.name}@host:port")
-        self._validate([*founders, *contacts])
+                raise InputError(f"{which}: where is {member.name}? Write {member.name}@host:port")
 
     def _validate_encryption(self) -> None:
         if self.encrypt and (self.keys is None or not self.sign):
@@ -293,6 +311,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.advertise is not None:
             raise InputError("advertise: in a group with a fixed list, `peers` say where members are reached")
         names = [member.name for member in members]
+        if self.me in names[1:]:
+            raise InputError(f"peers: {self.me} is this member itself; list only the others")
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"peers: {name} is listed twice")
@@ -300,6 +320,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if member.behind is not None and member.behind not in names:
                 raise InputError(f"{member.name} is behind {member.behind}, who is not among the members")
         self._validate(self.members())
+        if self.web is not None and self.protocol not in WITH_PHONES:
+            raise InputError(_no_phones(self.protocol))
         return Roster.create(self.protocol, members, self.subgroup_table())
 
     def subgroup_table(self) -> dict[str, Subgroup]:
@@ -323,10 +345,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise InputError("console_token: the console asks at `metrics`, and that is not set")
         if self.history not in (None, "all"):
             raise InputError(f"history: it is \"all\" or nothing, not '{self.history}'")
-        if self.retain is not None and self.store is None:
-            raise InputError("retain: messages are retained in a store; name one")
         if (self.history or self.retain) and (not self.is_changing or self.super_peers):
             raise InputError("history, retain: they are for members of groups with founders or a contact")
+        if self.retain is not None and self.store is None:
+            raise InputError("retain: messages are retained in a store; name one")
         if self.park and self.store is None:
             raise InputError("park: messages for members that are away are kept in a store; name one")
         for what, text in (
@@ -337,6 +359,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             _validate_duration(what, text, _SHORTEST_HEARTBEAT if what != "remove_after" else 1)
         if self.faults is not None:
             self.faults.validate()
+
+
+def _no_phones(protocol: str) -> str:
+    return f"web: it is for phones, and only groups with protocol {_PHONES} have them, not {protocol}"
 
 
 def _no_subgroups(protocol: str) -> str:
@@ -470,6 +496,10 @@ def _lines(members: list[Member]) -> list[str]:
 
 def validate_name(name: str) -> None:
     """A name must be distinguishable from an address and usable as a file name."""
+    host, _, port = name.rpartition(":")
+    if _NAME.fullmatch(host) and port.isdigit() and printable(name) == name:
+        place = f"NAME@{name}" if "." in host or host == "localhost" else f"{host}@host:{port}"
+        raise InputError(f"'{name}' is not a name: a member has a name and an address; write {place}")
     if not _NAME.fullmatch(name) or name.startswith(".") or printable(name) != name:
         raise InputError(
             f"'{printable(name)}' is not a name: use up to 64 printable characters, without spaces, @, : or /"

@@ -87,3 +87,20 @@ class MemberChange(msgspec.Struct, frozen=True):
     """Further details of the cause."""
     time: float = 0.0
     """When it was observed here, in seconds since 1970."""
+
+
+def describe_change(change: MemberChange) -> str:
+    """A change as a line in the log.
+
+    >>> describe_change(MemberChange("removing", "bo", "bo", by="ana"))
+    'bo is being removed by ana'
+    >>> describe_change(MemberChange("left", "bo", "bo", by="bo"))
+    'bo left'
+    """
+    what = "is being removed" if change.kind == "removing" else str(change.kind)
+    why = f" by {change.by}" if change.by not in ("", change.label) else ""
+    if change.kind in ("joined", "returned"):
+        why = f", admitted{why}" if why else ""
+    if change.kind in ("removed", "suspected", "trusted", "parked", "unparked"):
+        what = f"is {what}"
+    return f"{change.label} {what}{': ' + change.text if change.text else why}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ _REFUSED_SECONDS = 60.0
 """How long all contacts must refuse a newcomer before it gives up. A refusal may be temporary: it takes up to
 40 s to detect that a member's previous process is down."""
 _REPEAT_LOG_SECONDS = 60.0
+_MAX_LOGGED = 1_000
 _SHOWN = 5
 """Most founders named in one log line."""
 
@@ -63,11 +65,18 @@ class Attempts:
         self._refused_since: dict[str, float] = {}
         """Contacts whose most recent answer is a refusal, and since when."""
         self._unreached = Unreached(log)
-        self._logged: dict[str, tuple[str, float]] = {}
-        """By name: the reason that was logged, and when."""
+        self._logged: dict[tuple[str, str], float] = {}
+        """By name and reason, when it was logged."""
         self._asked: int | None = None
         """The link to the most recently asked contact."""
         self.wants_history = False
+
+    @property
+    def contact(self) -> str:
+        """The name of the most recently asked contact; empty if there is none."""
+        if self._asked is None or self._asked not in self._core.links:
+            return ""
+        return self._core.partner_name(self._asked)
 
     async def found(self, founders: Sequence[Member]) -> None:
         """Begin the group as one of its founders, unless this process was a member before and has lost its
@@ -127,7 +136,7 @@ class Attempts:
             else:
                 text = f"{name} does not answer: {describe(error)}"
                 self._unreached.failed(name, founder.at, describe(error))
-            if self._is_news(name, text):
+            if self.is_news(name, text if isinstance(error, AntecedeError) else "does not answer"):
                 self._log.info("%s", text, extra={"peer": name})
             if isinstance(error, AntecedeError):
                 self._refusals[name] = text
@@ -160,17 +169,18 @@ class Attempts:
                 text = failure.by(contact.name, core.name)
             else:
                 text = f"not admitted by {contact.name}: {failure}"
-            if self._is_news(contact.name, text):
+            if failure and self.is_news(contact.name, text):
                 self._log.warning("%s", text, extra={"peer": contact.name})
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _is_news(self, name: str, reason: str) -> bool:
+    def is_news(self, name: str, reason: str) -> bool:
         """Whether the log has not said this recently: contacts are asked several times a second."""
-        before, logged_at = self._logged.get(name, ("", 0.0))
         now = time.monotonic()
-        if reason == before and now - logged_at < _REPEAT_LOG_SECONDS:
+        if now - self._logged.get((name, reason), float("-inf")) < _REPEAT_LOG_SECONDS:
             return False
-        self._logged[name] = reason, now
+        if len(self._logged) >= _MAX_LOGGED:
+            self._logged.clear()
+        self._logged[name, reason] = now
         return True
 
     def _check_hopeless(
@@ -197,7 +207,9 @@ class Attempts:
         return self._core.phase == Phase.MEMBER
 
     async def _ask(self, contact: Member) -> str | RefusedError:
-        """Ask a contact for admission; returns the reason if it fails."""
+        """Ask a contact for admission; returns the reason if it fails, or nothing if it is not reached: the
+        log says that elsewhere."""
+        self._unreached.calling(contact.name)
         seeking = asyncio.create_task(
             self._connections.seek(contact.at or "", contact.name, self._on_contact)
         )
@@ -213,12 +225,18 @@ class Attempts:
                 error = seeking.exception()
                 if isinstance(error, RefusedError):
                     return error
+                if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+                    self._unreached.failed(contact.name, contact.at or "", describe(error))
+                    return ""
                 return describe(error) if error is not None else "it has closed the connection"
             # The request is in the store: if this connection ends, the answer arrives on another one.
             await self._wait(answer)
         finally:
             answer.cancel()
-            self._connections.adopt(seeking)
+            if self._asked is not None or not seeking.done():
+                self._connections.adopt(seeking)
+            elif not seeking.cancelled():
+                seeking.exception()  # reported already, or it is asked again
         if self._is_answered():
             return "it is not a member any more"
         if (refusal := self._refusal()) is not None:
@@ -256,6 +274,7 @@ class Attempts:
 
     def _on_contact(self, link: int) -> None:
         self._asked = link
+        self._unreached.reached(self._core.partner_name(link))
         self._connections.refusals.pop(link, None)
         if self._core.phase == Phase.OUTSIDE:
             self._core.step(JoinAsked(link, self._clock.now(), self.wants_history))

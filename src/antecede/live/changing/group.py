@@ -193,13 +193,13 @@ class DynamicGroup(Group):
         self._watch.begin()
         if core.phase == Phase.LEAVING:
             await self._until(lambda: core.phase != Phase.LEAVING)  # it had already asked to leave
+        # A former member has a state already, and gets a new one.
+        is_new = not core.application.delivered and not core.broadcasts
         if core.phase != Phase.MEMBER:
-            # A former member has a state already, and gets a new one.
-            is_new = not core.application.delivered and not core.broadcasts
             self._attempts.wants_history = self.settings.history is not None and is_new
             await self._attempts.join(self._contacts())
         if not core.is_started:
-            await self._begin()
+            await self._begin(returns=not is_new)
         self._speak_of_keys()
         self._deliveries = self._create_deliveries()
         self._on_step()
@@ -214,28 +214,47 @@ class DynamicGroup(Group):
         found = [*before, *self.settings.contacts(), *self.settings.first_members(), *gone]
         return [each for each in dict.fromkeys(found) if each.at and each.name != self.settings.me]
 
-    async def _begin(self) -> None:
-        """Give the application its initial state."""
+    async def _begin(self, returns: bool) -> None:
+        """Give the application its initial state. If it `returns` it has one, which lacks what others have
+        delivered meanwhile."""
         snapshot = self._encryption.take_offer(received_snapshot(self._core), self._clock.now())
         if snapshot is not None and self._restore_state is not None:
             result = cast("Callable[[Any], Awaitable[None] | None]", self._restore_state)(snapshot)
             if inspect.isawaitable(result):
                 await result
+        elif returns and not self.settings.relay:
+            self._report_gap(snapshot is not None)
         self._core.step(Started(self._clock.now()))
         await self._driver.durable()
 
+    def _report_gap(self, is_given: bool) -> None:
+        """This process has joined again, and its application gets no state that has what it missed."""
+        me, contact = self.settings.me, self._attempts.contact or "another member"
+        begins = f"{me} starts again from {contact}'s state"
+        remedy = "pass `restore` to receive them as state"
+        if not is_given:
+            begins = f"{me} starts again, and {contact} has no state to give"
+            remedy = "only a member with `snapshot` that can read messages gives them as state"
+        text = f"{begins}: messages that others delivered meanwhile are not delivered here; {remedy}"
+        self._log.warning("%s", text, extra={"peer": contact})
+        self._notify("gap", me, text)
+
     # Returning
+
+    def _describe_return(self) -> str:
+        """Why this process joins again."""
+        return f"{self.me} was removed from the group, and joins again"
 
     async def _return(self) -> None:
         """This member was removed although it is up: join again, as another incarnation."""
-        text = f"{self.me} was removed from the group, and joins again"
+        text = self._describe_return()
         self._problems.begin("returning", "returning", self.me, text)
         self._notify("returning", self.me, text)
         # The message in flight finishes first, so that `ack` and similar calls still refer to it.
         await self._until(lambda: self._deliveries.holder is None)
         self._attempts.wants_history = False
         await self._attempts.join(self._contacts(), gives_up=False)
-        await self._begin()
+        await self._begin(returns=True)
         self._deliveries.belong_to(self._core.me)
         self._problems.end("returning")
         self._on_step()
@@ -243,7 +262,7 @@ class DynamicGroup(Group):
     def _on_return_end(self, task: asyncio.Task[None]) -> None:
         self._returning = None
         if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
-            self._driver.fail(f"{self.settings.me} was removed, and cannot join again: {error}")
+            self._driver.fail(f"{self.settings.me} cannot join the group again: {error}")
 
     # Leaving
 
@@ -359,6 +378,8 @@ class DynamicGroup(Group):
         core = self._core
         labels = {stream: self._names[stream] for stream in core.member.addresses if stream != core.me}
         found = [stream for stream, label in labels.items() if who in (label, label.partition("~")[0])]
+        if not found and who in (self.me, self.settings.me):
+            raise LocalError(f"{who} is this member itself; `leave` ends its membership")
         if not found:
             raise LocalError(f"{who} is not another member of the group")
         self._away.check_removable(who, found)
@@ -405,8 +426,8 @@ class DynamicGroup(Group):
                     await self._until(lambda: self._returning is None or self._deliveries.holder is None)
             except TimeoutError as error:
                 raise LocalError(
-                    f"{self.me} was removed from the group, and joins again when the message in flight is "
-                    "acknowledged; nothing was broadcast"
+                    f"{self.me} joins the group again when the message in flight is acknowledged; "
+                    "nothing was broadcast"
                 ) from error
             if self._returning is not None:
                 await self._until(lambda: self._returning is None)
@@ -549,7 +570,8 @@ class DynamicGroup(Group):
     def _check_removed(self) -> None:
         is_removed = self._core.phase == Phase.REMOVED and self._state in ("open", "draining")
         if is_removed and self._has_deliveries and self._returning is None:
-            self._log.error("%s was removed from the group", self.me)
+            if not self._core.is_phone_core:  # a phone that has lost its super peer was not removed
+                self._log.error("%s was removed from the group", self.me)
             self._returning = asyncio.create_task(self._return())
             self._returning.add_done_callback(self._on_return_end)
 

@@ -18,7 +18,7 @@ import itertools
 from typing import Any
 
 from antecede.errors import AntecedeError
-from antecede.live.changing.events import LeaveAsked, MoveAsked
+from antecede.live.changing.events import LeaveAsked, MoveAsked, SuperPeersLost
 from antecede.live.changing.failover import Failover
 from antecede.live.changing.group import DynamicGroup, Restore
 from antecede.live.changing.inspection import PhoneInspection
@@ -29,6 +29,8 @@ from antecede.live.envelope import Body
 from antecede.live.headers import About
 from antecede.live.messages import MessageId
 from antecede.live.settings import Member, Settings
+from antecede.live.transport.frames import RefusedError
+from antecede.live.transport.reachability import Unreached, describe
 from antecede.live.view import View, ViewMember
 from antecede.membership.freescale import ChangingFreescale
 from antecede.membership.state import Phase
@@ -53,8 +55,11 @@ class PhoneGroup(DynamicGroup):
         """By name, why super peers could not be reached at the last attempt."""
         self._calling = ""
         """The super peer that is being called, until it has greeted."""
+        self._gone = ""
+        """The super peers whose places it has given up, if that is why it joins again."""
         super().__init__(settings, None, restore, clock)
         self._inspection = PhoneInspection(self._core)
+        self._unreached = Unreached(self._log)
         self._turns = itertools.cycle(settings.super_peer_list())
 
     def _create_core(self, settings: Settings) -> PhoneCore:
@@ -218,8 +223,7 @@ class PhoneGroup(DynamicGroup):
             event = self._failover.check(set(self._connected_addresses()), self._clock.now())
             self._report_cut_off()
             if event is not None:
-                self._log.warning("its super peer %s is out of reach: %s", self.super_peer, event)
-                core.step(event)
+                self._turn_away(event)
             if self._failover.seeks:
                 self._seek(next(self._turns))
             self._retained = core.retained_bytes
@@ -227,6 +231,25 @@ class PhoneGroup(DynamicGroup):
         self._connections.tick()
         self._driver.tick()
         self._on_step()
+
+    def _turn_away(self, event: MoveAsked | SuperPeersLost) -> None:
+        """Move to another super peer, or give up the places at those that are out of reach."""
+        core, me, current = self._core, self.settings.me, self.super_peer
+        if isinstance(event, MoveAsked):
+            to = core.partner_name(event.link)
+            self._log.warning("%s is out of reach, so %s moves to %s", current, me, to)
+        else:
+            names = [core.greeted[each].name for each in event.addresses if each in core.greeted]
+            gone = ", ".join(names)
+            self._log.warning("%s is out of reach, and %s gives up its place there", gone, me)
+            self._gone = gone if core.hub in event.addresses else ""
+        core.step(event)
+
+    def _describe_return(self) -> str:
+        me, gone, self._gone = self.settings.me, self._gone, ""
+        if gone:
+            return f"{me}'s super peer {gone} is gone, and {me} joins again behind another one"
+        return f"{me} has no place at its super peer any more, and joins again"
 
     def _report_cut_off(self) -> None:
         if not self._failover.seeks:
@@ -241,6 +264,7 @@ class PhoneGroup(DynamicGroup):
         """Call a super peer to establish a link."""
         if not self._calling:
             self._calling = who.name
+            self._unreached.calling(who.name)
             task = asyncio.create_task(self._call(who))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
@@ -249,12 +273,22 @@ class PhoneGroup(DynamicGroup):
         try:
             await self._connections.seek(who.at or "", who.name, self._on_greeted)
         except (OSError, TimeoutError, AntecedeError) as error:
-            self._log.info("%s cannot be reached: %s", who.name, error, extra={"peer": who.name})
-            self._reasons[who.name] = str(error) or "it does not answer"
+            name, me, reason = who.name, self.settings.me, describe(error)
+            if not isinstance(error, AntecedeError):
+                self._unreached.failed(name, who.at or "", reason)
+            elif self._attempts.is_news(name, reason):
+                text = (
+                    error.by(name, me)
+                    if isinstance(error, RefusedError)
+                    else f"{me} refuses {name}: {reason}"
+                )
+                self._log.warning("%s", text, extra={"peer": name})
+            self._reasons[name] = reason
             self._calling = ""
 
     def _on_greeted(self, link: int) -> None:
         self._reasons.pop(self._calling, None)
+        self._unreached.reached(self._calling)
         self._calling = ""
 
     async def _stop(self) -> None:

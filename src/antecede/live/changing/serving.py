@@ -28,6 +28,7 @@ from antecede.live.settings import Settings
 from antecede.live.suspicion import Suspicions
 from antecede.live.transport.frames import Refusal, RefusedError, encode
 from antecede.live.transport.links import HEARTBEAT_SECONDS, PartnerLink
+from antecede.live.transport.reachability import describe
 from antecede.live.transport.wires import Wire
 from antecede.protocols.base import RemoteError
 
@@ -292,6 +293,6 @@ class ServedConnections(abc.ABC):
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, OSError | TimeoutError | AntecedeError):
-            self._log.info("a connection has ended: %s", error)
+            self._log.info("a connection has ended: %s", describe(error))
         else:
             self._log.error("a connection's task failed", exc_info=error)

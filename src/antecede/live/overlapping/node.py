@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -41,10 +41,11 @@ from antecede.live.overlapping.deliveries import GroupIterator, NodeDeliveries
 from antecede.live.overlapping.group_core import GroupCore
 from antecede.live.overlapping.node_group import NodeGroup
 from antecede.live.overlapping.recovery import restore
+from antecede.live.reading import require_message
 from antecede.live.ready import Ready
 from antecede.live.security.identity import Identity, Proof, Security
 from antecede.live.security.signing import StreamKeyring
-from antecede.live.setting_names import refuse_unknown
+from antecede.live.setting_names import explain, parse_sizes, refuse_unknown
 from antecede.live.settings import Member, Settings, validate_name
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.journal import Journal
@@ -58,6 +59,7 @@ from antecede.membership.state import Phase
 from antecede.protocols.base import LocalError, RemoteError
 
 _EXPECTED = 256
+_HOW = "write `async with antecede.connect(...) as node` or `node = await antecede.connect(...)`"
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,10 +92,11 @@ def connect(**options: Any) -> Connecting:
     await connect(...)`. The keywords are those of `NodeSettings`."""
     options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
     refuse_unknown(options, NodeSettings.__struct_fields__, "connect: ")
+    parse_sizes(options)
     try:
         settings = msgspec.convert(options, NodeSettings)
     except msgspec.ValidationError as error:
-        raise InputError(str(error)) from None
+        raise explain(error, options) from None
     return Connecting(Node(settings))
 
 
@@ -105,6 +108,16 @@ class Connecting:
 
     def __await__(self) -> Generator[Any, None, Node]:
         return self._node._start().__await__()
+
+    if not TYPE_CHECKING:  # a type checker says it by itself
+
+        def __getattr__(self, name):
+            raise AttributeError(f"{name}: the process is not connected yet; {_HOW}")
+
+        def __enter__(self):
+            raise LocalError(f"`with` does not connect; {_HOW}")
+
+        def __exit__(self, *_): ...
 
     async def __aenter__(self) -> Node:
         return await self._node._start()
@@ -357,11 +370,11 @@ class Node:
 
     def ack(self, message: Message) -> None:
         """As `Group.ack`."""
-        self.deliveries.ack(message)
+        self.deliveries.ack(require_message("ack", message))
 
     def nack(self, message: Message, delay: float = 0.0) -> None:
         """As `Group.nack`."""
-        self.deliveries.nack(message, delay)
+        self.deliveries.nack(require_message("nack", message), delay)
 
     def _names(self, group: str) -> Mapping[int, str]:
         return self._core.groups[group].labels

@@ -161,21 +161,22 @@ class NodeGroup(DynamicGroup):
         self._deliveries = self._node.deliveries
         if core.phase == Phase.LEAVING:
             await self._until(lambda: core.phase != Phase.LEAVING)  # it had already asked to leave
+        was_removed = core.phase == Phase.REMOVED
         if core.phase != Phase.MEMBER:
             async with self._node.joining:
                 await self._attempts.join(self._contacts())
         if not core.is_started:
-            self._beginning = asyncio.create_task(self._begin())
+            self._beginning = asyncio.create_task(self._begin(returns=was_removed))
             self._beginning.add_done_callback(self._on_begin_end)
             if self._node.deliveries.has_begun or core.application.is_idle:
                 await self._beginning
         self._on_step()
 
-    async def _begin(self) -> None:
+    async def _begin(self, returns: bool) -> None:
         """The application's initial state follows everything delivered before, in any group."""
         await self._until(lambda: self._core.application.is_idle)
         await self._driver.durable()
-        await super()._begin()
+        await super()._begin(returns)
         self._on_step()
 
     def _on_begin_end(self, task: asyncio.Task[None]) -> None:
@@ -188,7 +189,7 @@ class NodeGroup(DynamicGroup):
         self._notify("returning", self.me, text)
         self._attempts.wants_history = False
         await self._join_again()
-        await self._begin()
+        await self._begin(returns=True)
         self._problems.end("returning")
         self._on_step()
 

@@ -145,9 +145,11 @@ class Security:
             self._folder, self._versions = folder, _versions(folder)
             self._from_folder(folder)
             self._revoked = Revocations(folder / REVOKED, self._log)
-            mine = Identity(settings.group, settings.me)
+            _refuse_keys_of_others(folder, Identity(settings.group, settings.me))
+            if not (folder / CERTIFICATE).exists():
+                _refuse_unreachable(settings)
             for file in (CERTIFICATE, SIGNING_CERTIFICATE):
-                _warn_if_invalid(folder / file, mine, self._log)
+                _warn_if_expired(folder / file, self._log)
             for file in (KEY, TOKEN, TOKEN_KEY, SIGNING_KEY, WEB_KEY):
                 _warn_if_readable(folder / file, self._log)
         elif settings.secret is not None:
@@ -313,21 +315,58 @@ def _warn_if_readable(file: Path, log: Log) -> None:
         log.warning("keys: other users can read or change %s (mode %03o): chmod 600 %s", file, mode, file)
 
 
-def _warn_if_invalid(certificate: Path, mine: Identity, log: Log) -> None:
+def _refuse_keys_of_others(folder: Path, mine: Identity) -> None:
+    """The others refuse a member that shows the keys of somebody else, however often it tries."""
+    for file in (CERTIFICATE, SIGNING_CERTIFICATE, TOKEN):
+        if (folder / file).exists() and (holder := _holder(folder / file)) not in (None, mine):
+            name, group = (holder.name, holder.group) if holder is not None else ("", "")
+            raise InputError(
+                f"keys: {folder / file} is for {name} of group '{group}', and this is {mine.name} of group "
+                f"'{mine.group}'; give it a folder of its own, which `antecede keys` makes"
+            )
+
+
+def _holder(file: Path) -> Identity | None:
+    """Whom a certificate or a token is for; None if it does not say so."""
+    try:
+        if file.name == TOKEN:
+            claims = read_claims(file.read_text().strip())
+            return Identity(claims.group, claims.name)
+        return identity_of_uris(_uris(_load_certificate(file)))
+    except (ValueError, msgspec.DecodeError, RemoteError):
+        return None
+
+
+def _load_certificate(file: Path) -> Any:
+    x509: Any = require("cryptography.x509", "live")
+    return x509.load_pem_x509_certificate(file.read_bytes())
+
+
+def _uris(certificate: Any) -> list[str]:
+    x509: Any = require("cryptography.x509", "live")
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return list(names.get_values_for_type(x509.UniformResourceIdentifier))
+
+
+def _refuse_unreachable(settings: Settings) -> None:
+    """A phone with a token can only call where tokens are checked: members' other ports want certificates."""
+    for what, member in settings.called():
+        is_called = settings.behind in (None, member.name)
+        if is_called and member.at is not None and not member.at.startswith("wss://"):
+            raise InputError(
+                f"{what}: {settings.me} has a token and no certificate, so {member.name} lets it in only at "
+                f"its `web`; write {member.name}@wss://host:port with the port of that, not {member.at}"
+            )
+
+
+def _warn_if_expired(certificate: Path, log: Log) -> None:
     """Warn at once about a certificate that others will refuse."""
     if not certificate.exists():
         return
-    x509: Any = require("cryptography.x509", "live")
-    loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
-    try:
-        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    except x509.ExtensionNotFound:
-        uris = []
-    if mine.uri() not in uris:
-        holder = ", ".join(uris) or "nobody"
-        log.warning("keys: %s is for %s, not for %s: others will refuse it", certificate, holder, mine.uri())
-    if loaded.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+    if _load_certificate(certificate).not_valid_after_utc < datetime.datetime.now(datetime.UTC):
         log.warning("keys: %s has expired: others will refuse it", certificate)
 
 

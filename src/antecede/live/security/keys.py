@@ -60,6 +60,9 @@ def make_keys(
     creates what is missing and leaves the rest unchanged, so members can be added. Returns the folders that
     have changed.
     """
+    names = list(dict.fromkeys([*servers, *phones]))
+    for name in names:
+        _refuse_other_group(folder / name, group)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (folder / _AUTHORITY_KEY).exists():
         _create(folder / _AUTHORITY_KEY, certificates.private_pem(ec.generate_private_key(ec.SECP256R1())))
@@ -69,7 +72,7 @@ def make_keys(
     if not (folder / TOKEN_KEY).exists():
         _create(folder / TOKEN_KEY, secrets.token_bytes(32))
     changed = []
-    for name in dict.fromkeys([*servers, *phones]):
+    for name in names:
         member = _MemberFolder(folder, Identity(group, name), days)
         if name in servers:
             member.add_certificate(hosts.get(name, []))
@@ -83,6 +86,22 @@ def make_keys(
     return changed
 
 
+def _refuse_other_group(folder: Path, group: str) -> None:
+    """A member's folder is for one group, and is not changed."""
+    if (folder / SIGNING_CERTIFICATE).exists():
+        holder = _holder(folder / SIGNING_CERTIFICATE)
+        if holder.group != group:
+            raise InputError(
+                f"{folder} has keys for group '{holder.group}', not '{group}'; write --group {holder.group}, "
+                "or make keys for another group in a folder of its own"
+            )
+
+
+def _holder(certificate: Path) -> Identity:
+    names = _load_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return identity_of_uris(names.value.get_values_for_type(x509.UniformResourceIdentifier))
+
+
 def renew(folder: Path, name: str, days: float) -> None:
     """New certificates and a new token for a member, with the same group, hosts and keys as before.
 
@@ -92,9 +111,7 @@ def renew(folder: Path, name: str, days: float) -> None:
     mine = folder / name
     if not (mine / SIGNING_CERTIFICATE).exists():
         raise InputError(f"{mine} has no {SIGNING_CERTIFICATE}: there is nothing to renew")
-    before = _load_certificate(mine / SIGNING_CERTIFICATE)
-    names = before.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    holder = identity_of_uris(names.get_values_for_type(x509.UniformResourceIdentifier))
+    holder = _holder(mine / SIGNING_CERTIFICATE)
     if holder.name != name:
         raise InputError(f"{mine / SIGNING_CERTIFICATE} is for {holder.name}, not for {name}")
     entries = _revoked(folder)

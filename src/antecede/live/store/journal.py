@@ -335,6 +335,6 @@ def _describe_other(name: str, before: Any, value: Any) -> str:
     if not isinstance(value, list):
         return f"belongs to a group with the fixed list {names}, not to one whose members come and go; {own}"
     return (
-        f"belongs to the group of {names}; a fixed list of members cannot change: see 'members that come and "
-        "go' in docs/live.md, or start over with new stores at every member"
+        f"belongs to the group of {names}; a fixed list of members cannot change: see 'Members that come and "
+        "go', under Live groups in the documentation, or start over with new stores at every member"
     )

@@ -10,12 +10,15 @@ import os
 import re
 import ssl
 import time
+from collections import Counter
 
 from antecede.live.operations.logs import Log
 
 _PATIENCE_SECONDS = 5.0
 """How long a member must be disconnected before that is logged."""
-_MAX_REASONS = 8
+_REPEAT_SECONDS = 60.0
+"""How long after one reason another one is logged: a host that comes and goes gives several in turn."""
+_MAX_LINES = 8
 """Maximum number of lines about one member until it is reached."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 NO_GREETING = "what answers there does not greet as a member"
@@ -28,34 +31,41 @@ class Unreached:
         self._log = log
         self._since: dict[str, float] = {}
         """When each was first called since its last connection."""
-        self._reasons: dict[str, set[str]] = {}
-        """What was logged about each since then."""
+        self._logged: dict[str, dict[str, tuple[str, float]]] = {}
+        """By name and address: the reason that was logged last since then, and when."""
+        self._lines: Counter[str] = Counter()
 
     def calling(self, name: str) -> None:
         """A disconnected member is called."""
         self._since.setdefault(name, time.monotonic())
 
     def failed(self, name: str, where: str, reason: str) -> None:
-        """A call has failed. It is logged once for each reason, until the member is reached."""
-        since = self._since.setdefault(name, time.monotonic())
-        reasons = self._reasons.setdefault(name, set())
-        if time.monotonic() - since < _PATIENCE_SECONDS or reason in reasons or len(reasons) == _MAX_REASONS:
+        """A call has failed. It is logged once for each address, until the member is reached, and again if
+        the reason is another one after a minute."""
+        now = time.monotonic()
+        since = self._since.setdefault(name, now)
+        logged = self._logged.setdefault(name, {})
+        before, at = logged.get(where, ("", float("-inf")))
+        is_soon = now - since < _PATIENCE_SECONDS or now - at < _REPEAT_SECONDS
+        if is_soon or reason == before or self._lines[name] == _MAX_LINES:
             return
-        reasons.add(reason)
+        logged[where] = reason, now
+        self._lines[name] += 1
         self._log.warning(
             "%s is not reachable at %s: %s; still trying", name, where, reason, extra={"peer": name}
         )
 
     def reached(self, name: str) -> None:
         """A connection exists, made by either side."""
-        self._since.pop(name, None)
-        if self._reasons.pop(name, None):
+        if self._lines[name]:
             self._log.info("%s is reached", name, extra={"peer": name})
+        self.forget(name)
 
     def forget(self, name: str) -> None:
         """A member is no longer called."""
         self._since.pop(name, None)
-        self._reasons.pop(name, None)
+        self._logged.pop(name, None)
+        self._lines.pop(name, None)
 
 
 def describe(error: BaseException) -> str:
