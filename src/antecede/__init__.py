@@ -29,6 +29,7 @@ from antecede.errors import (
 )
 
 if TYPE_CHECKING:
+    from antecede.live.changing.phone_group import CutOffError
     from antecede.live.group import Group
     from antecede.live.joining import join
     from antecede.live.messages import HeldMessage, Message, MessageId, Notice, ParkedMessage
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AntecedeError",
+    "CutOffError",
     "FaultInjection",
     "Group",
     "HeldMessage",
@@ -69,6 +71,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CutOffError": "antecede.live.changing.phone_group",
     "FaultInjection": "antecede.live.settings",
     "Group": "antecede.live.group",
     "HeldMessage": "antecede.live.messages",

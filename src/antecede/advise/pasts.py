@@ -80,7 +80,7 @@ def stated_dependencies(run: str, rows: pa.Table) -> Dependencies:
     if sends.num_rows and (named is None or named.null_count == sends.num_rows):
         raise InputError(
             f"run {run} has sends only: no deliveries, and no deps that say what depends on what; "
-            "a table of dependencies (docs/graph.md) can be advised on too"
+            "a table of dependencies (see Dependency graphs in the documentation) can be advised on too"
         )
     nodes = pc.binary_join_element_wise(sends.column("origin"), sends.column("seq").cast(pa.string()), ":")
     if "message" in rows.column_names:  # The log's own ids, which its deps use too.

@@ -221,7 +221,7 @@ def preset_named(name: str) -> Preset:
     if name in HISTORIES:
         raise InputError(
             f"{name} is a format of histories of transactions, which only audit reads, and has no preset "
-            "to change; see docs/transactions.md"
+            "to change; see Transaction histories in the documentation"
         )
     try:
         return find_preset(name)
@@ -245,7 +245,7 @@ def _refuse_other_formats(path: str) -> None:
         raise InputError(f"{path} is empty")
     if recognise_path(Path(path)) is not None:
         raise InputError(
-            f"{path} is a history of transactions, which only audit reads; see docs/transactions.md"
+            f"{path} is a history of transactions, which only audit reads; see Transaction histories in the documentation"
         )
 
 

@@ -25,7 +25,7 @@ def sources(
 
     antecede sources kafka > mine.toml; antecede audit dump.jsonl --preset mine.toml
 
-    docs/sources.md has a section for each format.
+    The page Sources of the documentation has a section for each format.
     """
     require("antecede.trace", "sim")
     from antecede.sources import PRESETS, to_toml
@@ -42,7 +42,12 @@ def sources(
     else:
         rows = [[each.name, each.title] for each in PRESETS.values()]
         rows.append(
-            [", ".join(HISTORIES), "histories of transactions, for audit alone: docs/transactions.md"]
+            [
+                ", ".join(HISTORIES),
+                "histories of transactions, for audit alone: see Transaction histories in the documentation",
+            ]
         )
         show.table(None, ["preset", "what it reads"], rows, left=2)
-        show.note("antecede sources NAME prints a preset; --preset NAME or FILE uses it; docs/sources.md")
+        show.note(
+            "antecede sources NAME prints a preset; --preset NAME or FILE uses it; see Sources in the documentation"
+        )

@@ -32,7 +32,7 @@ def event_columns(events: DataFrame, optional: Sequence[str] = ()) -> list[Colum
         if "index" in missing:
             why += "; Spark keeps no order of rows, so index must number the events of each process"
         if "message" in events.columns and {"origin", "seq"} & {*missing}:
-            why += "; docs/traces.md shows how to derive origin and seq from message"
+            why += "; the page Traces of the documentation shows how to derive origin and seq from message"
         raise InputError(f"the DataFrame of events has no {what}{why}; a trace needs {', '.join(REQUIRED)}")
     present = [*REQUIRED, *(name for name in optional if name in events.columns)]
     return [F.col(name).cast(from_arrow_type(FIELDS[name][0])) for name in present]
