@@ -6,6 +6,7 @@ Every page is checked at the width of a phone and of a desktop, in light and dar
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pages import ROOT
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -32,9 +35,12 @@ axe.run(document, {resultTypes: ["violations"]}).then(
 
 def axe_script() -> str:
     """The source of axe-core, in the version of package-lock.json."""
-    script = HERE / "node_modules" / "axe-core" / "axe.min.js"
-    subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=HERE, check=True)  # noqa: S607
-    return script.read_text(encoding="utf-8")
+    folder = ROOT / "build" / "axe"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copyfile(HERE / name, folder / name)
+    subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=folder, check=True)  # noqa: S607
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @contextmanager

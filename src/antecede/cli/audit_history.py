@@ -43,7 +43,8 @@ def history_at(path: str, columns: Sequence[str] | None, preset: str | None, lev
     found = not columns and preset is None and "://" not in path and recognise_path(Path(path)) is not None
     if level is not None and not found:
         raise InputError(
-            f"--level is for histories of transactions, which {path} is not; see Transaction histories in the documentation"
+            f"--level is for histories of transactions, which {path} is not; "
+            "see Transaction histories in the documentation"
         )
     return found
 

@@ -245,7 +245,8 @@ def _refuse_other_formats(path: str) -> None:
         raise InputError(f"{path} is empty")
     if recognise_path(Path(path)) is not None:
         raise InputError(
-            f"{path} is a history of transactions, which only audit reads; see Transaction histories in the documentation"
+            f"{path} is a history of transactions, which only audit reads; "
+            "see Transaction histories in the documentation"
         )
 
 

@@ -44,10 +44,8 @@ def sources(
         rows.append(
             [
                 ", ".join(HISTORIES),
-                "histories of transactions, for audit alone: see Transaction histories in the documentation",
+                "histories of transactions, for audit alone (the page Transaction histories)",
             ]
         )
         show.table(None, ["preset", "what it reads"], rows, left=2)
-        show.note(
-            "antecede sources NAME prints a preset; --preset NAME or FILE uses it; see Sources in the documentation"
-        )
+        show.note("antecede sources NAME prints a preset; --preset NAME or FILE uses it (the page Sources)")

@@ -301,7 +301,7 @@ def spark_error_message(error: Exception) -> str:
     python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception"))]
     line = python[-1] if "PythonException" in type(error).__name__ and python else lines[0]
     if "FileSystem" in line and ("ClassNotFoundException" in line or "No FileSystem for scheme" in line):
-        line += " (Spark lacks the package for this kind of URL; the page Traces of the documentation describes how to add it)"
+        line += " (Spark lacks the package for this kind of URL; the page Traces of the documentation has it)"
     return line[:400]
 
 

@@ -76,9 +76,7 @@ class Greeter:
             )
         if greeting.members != mine:
             if sorted(greeting.members) == sorted(mine):
-                raise RemoteError(
-                    "it lists the members in another order; the page The wire format of the documentation says which"
-                )
+                raise RemoteError("it lists the members in another order than the wire format has them")
             more = ", ".join(sorted(set(greeting.members) - set(mine))) or "nobody else"
             less = ", ".join(sorted(set(mine) - set(greeting.members))) or "nobody else"
             raise RemoteError(f"it lists other members: {more} there, {less} at {me}; list the same at both")
