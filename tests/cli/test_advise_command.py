@@ -64,7 +64,7 @@ def test_advise_reads_dependency_tables_and_mapped_columns(tmp_path: Path) -> No
     table.write_text("node,process,parents\n1,a,\n2,b,1\n3,a,2\n4,c,3 1\n")
     (run,) = document(str(table))["runs"]
     assert (run["run"], run["processes"], run["messages"]) == ("graph", 3, 4)
-    assert any("no times" in note for note in run["assumptions"])
+    assert any("times are not used" in note for note in run["assumptions"])
     log = tmp_path / "log.csv"
     log.write_text("host,what,id\nana,PUB,x\nben,SUB,x\nben,PUB,y\nana,SUB,y\n")
     names = "process=host,message=id,kind=what,kind.send=PUB,kind.deliver=SUB"

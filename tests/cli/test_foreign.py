@@ -89,7 +89,7 @@ def test_audit_under_a_map(
         (["import", "shiviz", "it.log"], "--out"),
         (["import", "shiviz", "it.log", "--out", "s3a://bucket/out"], "is a URL"),
         (["export", "dot", "it.log", "--out", "out"], "no format 'dot' to export"),
-        (["export", "shiviz", "it.log", "--out", "out"], "a trace is a folder or a file ending in"),
+        (["export", "shiviz", "it.log", "--out", "out"], "audit, graph, advise and order read it"),
         (["audit", "other.log"], "antecede sources lists the formats of other programs"),
         (["audit", "it.csv"], "say with --map which of them are the process, the kind"),
         (["audit", "it.csv", "--map", "process=who"], "no column kind"),

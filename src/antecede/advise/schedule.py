@@ -73,9 +73,7 @@ def logged_schedule(rows: pa.Table, encoded: EncodedRun, pasts: Pasts, delay: st
 def assumed_schedule(pasts: Pasts, delay: str | None) -> WorkloadSchedule:
     """A schedule for a table of dependencies."""
     untimed = _untimed(
-        pasts,
-        delay,
-        "records say when they were made and not when they were delivered, so times are not used",
+        pasts, delay, "times are not used: such a log does not say when anything was delivered"
     )
     notes = [
         "every node counts as a message to everyone",
