@@ -367,8 +367,8 @@ def test_messages_sent_to_others_are_not_delivered_after_a_restart(tmp_path: Pat
 @pytest.mark.parametrize(
     ("to", "reason"),
     [
-        ([], "to: a list of names"),
-        ("bo", "to: a list of names"),
+        ([], "to: name one member at least"),
+        ("bo", "to: it is a list of names"),
         (["bo", "eve"], "to: eve is not known to be in the group; nothing was broadcast"),
     ],
 )
