@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pyspark
 
+from antecede.live.trial.ports import free_ports
 from antecede.spark.java import find_java
 
 ANTECEDE = [sys.executable, "-c", "from antecede.cli.main import main; main()"]
@@ -20,9 +20,7 @@ SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from antecede.live.trial.ports import free_ports
 from command_line import antecede
 
 ROOT = Path(__file__).parent.parent
@@ -125,16 +125,11 @@ class Terminal:
         self._process.communicate(timeout=60)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_the_tutorial_application_runs(tmp_path: Path) -> None:
     save_files("application.md", tmp_path)
     program = (tmp_path / "room.py").read_text()
     for port in (7101, 7102):
-        program = program.replace(f":{port}", f":{free_port()}")
+        program = program.replace(f":{port}", f":{free_ports(1)[0]}")
     (tmp_path / "room.py").write_text(program)
     commands = [text.strip() for language, text, _ in blocks("application.md") if language == "sh"]
     *rooms, audit = commands

@@ -16,9 +16,11 @@ import pytest
 from kill_test import kill_test
 from node_phones import CLIENT, NodePhone, built, call, find_node
 
+from antecede.live.trial.ports import free_ports
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
 
-from live_groups import PATIENCE, free_ports, run, until
+from live_groups import PATIENCE, run, until
 from phone_rooms import PhoneRoom, phone_room
 from test_requests import applications
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -39,15 +38,6 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
     while not condition():
         assert asyncio.get_running_loop().time() < end, f"not within {PATIENCE} s: {what or condition}"
         await asyncio.sleep(0.01)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def be_impostors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from live_groups import free_ports, until
+from live_groups import until
 
 import antecede
 from antecede.live.group import Group
+from antecede.live.trial.ports import free_ports
 
 
 class OneWay:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from live_groups import free_ports
 from rooms import Room
 
 from antecede.live.changing.group import DynamicGroup
 from antecede.live.changing.phone_group import PhoneGroup
 from antecede.live.group import Group
+from antecede.live.trial.ports import free_ports
 
 
 class PhoneRoom(Room):

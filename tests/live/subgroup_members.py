@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from live_groups import PATIENCE, Ear, free_ports
+from live_groups import PATIENCE, Ear
 
 from antecede.audit.run import audit_path
 from antecede.live.clock import MemberClock
 from antecede.live.settings import Settings
 from antecede.live.subgroups.group import SubgroupMember
+from antecede.live.trial.ports import free_ports
 
 LAYOUT = {"gus": ["pam", "pat"], "gil": ["pia"], "lea": ["leo"]}
 """Local processes by gateway: on real time, on vectors, on linear time."""

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import resource
-import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ import antecede
 from antecede.live.group import Group
 from antecede.live.transport.admission import Admission, capacity_for, source_of
 from antecede.live.transport.frames import Heartbeat, Refusal, add_lengths, encode
+from antecede.live.trial.ports import free_ports
 
 FLOOD = Path(__file__).parent / "flood.py"
 PER_SECOND = 3_000
@@ -116,14 +116,6 @@ def test_silent_connections_do_not_keep_a_member_out() -> None:
 async def call(group: Group) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, _, port = str(group.address).rpartition(":")
     return await asyncio.open_connection(host, int(port))
-
-
-def free_ports(count: int) -> list[int]:
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in found]
-    for each in found:
-        each.close()
-    return ports
 
 
 def test_strangers_do_not_exhaust_the_files_of_a_member(tmp_path: Path) -> None:

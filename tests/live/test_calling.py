@@ -7,10 +7,11 @@ import socket
 import time
 from collections import Counter
 
-from live_groups import free_ports, run, until
+from live_groups import run, until
 
 import antecede
 from antecede.live.changing.calling import Pauses, dial_afresh
+from antecede.live.trial.ports import free_ports
 
 
 def test_a_sign_of_life_ends_all_pauses() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from live_groups import PATIENCE, Relay, free_ports, run, until
+from live_groups import PATIENCE, Relay, run, until
 from rooms import Board, Room, room
 
 import antecede
@@ -17,6 +17,7 @@ from antecede.errors import InputError
 from antecede.live.changing import attempts
 from antecede.live.store.disk import FileDisk
 from antecede.live.store.inspection import StoreInspection
+from antecede.live.trial.ports import free_ports
 from antecede.protocols.base import LocalError
 
 

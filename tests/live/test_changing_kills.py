@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from live_groups import free_ports
+from antecede.live.trial.ports import free_ports
 
 MEMBER = Path(__file__).parent / "changing_member.py"
 PATIENCE = 60.0

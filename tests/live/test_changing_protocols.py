@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from driven_cores import Driven, exchange
-from live_groups import PATIENCE, free_ports, run, until
+from live_groups import PATIENCE, run, until
 from rooms import room
 
 import antecede
@@ -18,6 +18,7 @@ from antecede.live.changing import attempts
 from antecede.live.changing.contact import Contact
 from antecede.live.changing.events import Founded
 from antecede.live.changing.protocols import LIVE, WITH_PHONES
+from antecede.live.trial.ports import free_ports
 from antecede.membership.catalog import ChangingVcube
 from antecede.protocols.base import Protocol
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import be_impostors, free_ports, run, until
+from live_groups import be_impostors, run, until
 
 import antecede
 from antecede.live.overlapping.node import Node
 from antecede.live.security.keys import make_keys, new_secret
+from antecede.live.trial.ports import free_ports
 
 
 def _where(message: Any) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_groups import free_ports
 from test_changing_kills import MEMBER, Processes
+
+from antecede.live.trial.ports import free_ports
 
 PATIENCE = 60.0
 TAKE_OVER_SECONDS = 15.0

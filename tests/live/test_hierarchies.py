@@ -17,6 +17,7 @@ from antecede.errors import InputError
 from antecede.live.group import Group
 from antecede.live.settings import Roster, Settings
 from antecede.live.trial import cluster
+from antecede.live.trial.ports import free_ports
 from antecede.protocols.freescale import Freescale
 from antecede.protocols.freescale.hierarchy import NOBODY, Hierarchy
 
@@ -32,8 +33,8 @@ class Shop:
         self.folder, self.options = folder, {"protocol": "freescale", **options}
         self.groups: dict[str, Group] = {}
         self.ears: dict[str, Ear] = {}
-        self.ports = dict(zip(NAMES, cluster.free_ports(len(NAMES)), strict=True))
-        self.web = dict(zip(("gate", "shed"), cluster.free_ports(2), strict=True))
+        self.ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+        self.web = dict(zip(("gate", "shed"), free_ports(2), strict=True))
 
     def settings(self, me: str) -> dict[str, Any]:
         is_phone = me not in BEHIND.values() and me in BEHIND

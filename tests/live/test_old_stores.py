@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from live_groups import free_ports, run
+from live_groups import run
 from memory_disk import MemoryDisk, MemoryFile
 
 import antecede
@@ -31,6 +31,7 @@ from antecede.live.ready import send_and_advance
 from antecede.live.store.journal import Journal
 from antecede.live.store.records import MEMBERS_CHANGE
 from antecede.live.transport.links import PartnerLink
+from antecede.live.trial.ports import free_ports
 from antecede.live.versions import CHANGING_STORE, CHANGING_WIRE
 from antecede.membership.catalog import ChangingMbcp
 from antecede.membership.freescale import ChangingFreescale

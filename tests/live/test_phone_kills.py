@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from live_groups import free_ports
 from test_changing_kills import Processes
+
+from antecede.live.trial.ports import free_ports
 
 MEMBER = Path(__file__).parent / "changing_member.py"
 PATIENCE = 110.0

@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from live_groups import free_ports, run, until
+from live_groups import run, until
 
 import antecede
 from antecede.live.operations.logs import Log
 from antecede.live.transport.reachability import Unreached, describe
+from antecede.live.trial.ports import free_ports
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from live_groups import free_ports
-
+from antecede.live.trial.ports import free_ports
 from antecede.live.versions import CHANGING_WIRE
 
 HERE = Path(__file__).parent

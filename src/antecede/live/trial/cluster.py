@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from antecede.errors import InputError, require
 from antecede.live.settings import FaultInjection, Settings
 from antecede.live.subgroups.settings import LIVE as WITH_SUBGROUPS
 from antecede.live.transport.wires import CUT
+from antecede.live.trial.ports import free_ports
 from antecede.units import parse_range
 
 _LONGEST_DELAY, _SKEW = 400_000_000, 60_000_000
@@ -207,17 +207,6 @@ def _configure_subgroups(plan: TrialPlan, folder: Path, trace: Path | None) -> l
         )
     settings[0].roster()
     return settings
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 class MemberProcess:

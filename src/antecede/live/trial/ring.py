@@ -25,7 +25,7 @@ from antecede.causality.oracle import judge as judge_execution
 from antecede.errors import InputError
 from antecede.live.transport.wires import CUT
 from antecede.live.trial import ring_judge
-from antecede.live.trial.cluster import free_ports
+from antecede.live.trial.ports import free_ports
 from antecede.live.trial.ring_changes import RingChanges
 from antecede.live.trial.ring_log import author_of, group_of
 from antecede.live.trial.ring_processes import RingProcess
